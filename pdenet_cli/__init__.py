@@ -1,0 +1,3 @@
+"""pdenet: sharper hyperspectral images, and how far each pixel can be trusted."""
+
+__version__ = "0.1.0"

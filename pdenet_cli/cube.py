@@ -1,0 +1,196 @@
+"""A hyperspectral cube: rectangles of pixels, what a file says about itself, and its array on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdenet_cli.georeference import Georeference
+
+Pixels = NDArray[Any]
+
+INTERLEAVES = {"bsq": "brc", "bil": "rbc", "bip": "rcb"}
+"""Each interleave as the order of its axes: b bands, r rows, c columns, slowest first."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A rectangle of pixels: its upper-left pixel and its size."""
+
+    row: int
+    column: int
+    rows: int
+    columns: int
+
+    @property
+    def bottom(self) -> int:
+        return self.row + self.rows
+
+    @property
+    def right(self) -> int:
+        return self.column + self.columns
+
+    @property
+    def slices(self) -> tuple[slice, slice]:
+        return slice(self.row, self.bottom), slice(self.column, self.right)
+
+    def grown(self, margin: int, within: Window) -> Window:
+        """This rectangle with `margin` more pixels on each side, as far as `within` reaches."""
+        row, column = max(self.row - margin, within.row), max(self.column - margin, within.column)
+        bottom, right = min(self.bottom + margin, within.bottom), min(self.right + margin, within.right)
+        return Window(row, column, bottom - row, right - column)
+
+    def scaled(self, factor: int) -> Window:
+        """The same ground on a grid `factor` times finer."""
+        return Window(self.row * factor, self.column * factor, self.rows * factor, self.columns * factor)
+
+    def relative_to(self, other: Window) -> Window:
+        """The same pixels counted from the upper-left corner of `other`."""
+        return replace(self, row=self.row - other.row, column=self.column - other.column)
+
+    def blocks(self, rows: int, columns: int) -> Iterator[Window]:
+        """Rectangles of at most `rows` x `columns` that cover this one once, row by row."""
+        for row in range(self.row, self.bottom, rows):
+            for column in range(self.column, self.right, columns):
+                yield Window(row, column, min(rows, self.bottom - row), min(columns, self.right - column))
+
+
+@dataclass(frozen=True)
+class CubeMeta:
+    """All that a file says of its cube besides the pixels.
+
+    Per-band lists are as long as there are bands, or None. Physical value = gain · number + offset.
+    """
+
+    bands: int
+    rows: int
+    columns: int
+    dtype: np.dtype[Any]
+    interleave: str = "bsq"
+    wavelengths: tuple[float, ...] | None = None
+    wavelength_units: str | None = None
+    fwhm: tuple[float, ...] | None = None
+    good_bands: tuple[bool, ...] | None = None
+    band_names: tuple[str, ...] | None = None
+    default_bands: tuple[int, ...] | None = None  # counted from 0
+    nodata: float | None = None
+    reflectance_scale: float | None = None
+    gains: tuple[float, ...] | None = None
+    offsets: tuple[float, ...] | None = None
+    georeference: Georeference = Georeference()
+    variable: str | None = None  # the dataset or variable that holds the pixels, where a file has several
+    extra: Mapping[str, Any] = field(default_factory=dict)  # the rest of the header, by the file's own names
+    notes: tuple[str, ...] = ()  # what was doubted or left out on reading
+
+    PER_BAND = ("wavelengths", "fwhm", "good_bands", "band_names", "gains", "offsets")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", np.dtype(self.dtype))
+        for name in self.PER_BAND:
+            values = getattr(self, name)
+            if values is not None and len(values) != self.bands:
+                note = f"{name} ignored: {len(values)} entries for {self.bands} bands"
+                object.__setattr__(self, name, None)
+                object.__setattr__(self, "notes", (*self.notes, note))
+
+    @property
+    def window(self) -> Window:
+        """The whole scene."""
+        return Window(0, 0, self.rows, self.columns)
+
+    def shape(self, axes: str = "brc") -> tuple[int, ...]:
+        """The sizes of the axes in the order given: b bands, r rows, c columns."""
+        sizes = dict(b=self.bands, r=self.rows, c=self.columns)
+        return tuple(sizes[axis] for axis in axes)
+
+    @property
+    def nbytes(self) -> int:
+        return self.bands * self.rows * self.columns * self.dtype.itemsize
+
+    @property
+    def wavelengths_nm(self) -> NDArray[np.float64] | None:
+        """Band centres in nanometres; without a unit, numbers below 100 are taken for micrometres."""
+        if self.wavelengths is None:
+            return None
+        values = np.asarray(self.wavelengths, np.float64)
+        unit = (self.wavelength_units or "").strip().lower()
+        if unit.startswith(("micro", "um", "µm", "μm")) or (not unit and values.max() < 100):
+            return values * 1000
+        return values
+
+    def noting(self, *notes: str) -> CubeMeta:
+        """The same with more to tell the user about how the file was read."""
+        return replace(self, notes=(*self.notes, *notes))
+
+    def upscaled(self, factor: int) -> CubeMeta:
+        """What the same scene says of itself on a grid `factor` times finer."""
+        return replace(
+            self,
+            rows=self.rows * factor,
+            columns=self.columns * factor,
+            georeference=self.georeference.upscaled(factor),
+        )
+
+    def with_bands(self, chosen: slice) -> CubeMeta:
+        """What remains to say when only the `chosen` bands are kept."""
+        kept = range(self.bands)[chosen]
+        lists: dict[str, Any] = {
+            name: tuple(values[i] for i in kept)
+            for name in self.PER_BAND
+            if (values := getattr(self, name)) is not None
+        }
+        defaults = tuple(kept.index(b) for b in self.default_bands or () if b in kept)
+        complete = self.default_bands is not None and len(defaults) == len(self.default_bands)
+        return replace(self, bands=len(kept), default_bands=defaults if complete else None, **lists)
+
+
+class Sliceable(Protocol):
+    """An array in memory, on disk or in chunks: a shape, and three slices read or write a part."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    def __getitem__(self, key: tuple[slice, ...], /) -> Any: ...
+
+
+class Cube:
+    """An array on disk seen as (bands, rows, columns), whatever the order of its axes there."""
+
+    def __init__(
+        self,
+        path: Path,
+        meta: CubeMeta,
+        array: Sliceable,
+        axes: str = "brc",
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.path, self.meta, self.array, self.axes, self.close = path, meta, array, axes, close
+        assert tuple(array.shape) == meta.shape(axes), (array.shape, axes, meta)
+
+    def read(self, window: Window | None = None, bands: slice = slice(None)) -> Pixels:
+        """The pixels of `window` as (bands, rows, columns) in the machine's byte order."""
+        part = self.array[self._key(window, bands)]
+        pixels = np.asarray(part).transpose([self.axes.index(axis) for axis in "brc"])
+        return np.ascontiguousarray(pixels, dtype=self.meta.dtype.newbyteorder("="))
+
+    def write(self, window: Window, pixels: Pixels, bands: slice = slice(None)) -> None:
+        """Put (bands, rows, columns) `pixels`, already file numbers, where `window` is."""
+        array: Any = self.array
+        array[self._key(window, bands)] = pixels.transpose(["brc".index(axis) for axis in self.axes])
+
+    def _key(self, window: Window | None, bands: slice) -> tuple[slice, ...]:
+        rows, columns = (window or self.meta.window).slices
+        return tuple(dict(b=bands, r=rows, c=columns)[axis] for axis in self.axes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,43 @@
+"""What can go wrong for a user: each kind of failure with its exit code."""
+
+
+class PdenetError(Exception):
+    """A failure the user can act on; its text says what was met, what was expected and what to do."""
+
+    exit_code = 1
+
+
+class UsageError(PdenetError, ValueError):
+    """The command's options contradict each other or the input."""
+
+    exit_code = 2
+
+
+class FormatError(PdenetError, ValueError):
+    """An input is missing, unreadable, corrupt, hostile or not a cube."""
+
+    exit_code = 3
+
+
+class ModelError(PdenetError, ValueError):
+    """The model does not fit: a foreign weights file, a wrong band count, a wrong scale."""
+
+    exit_code = 4
+
+
+class OutputError(PdenetError, OSError):
+    """An output exists already, cannot be written, or the disk is full."""
+
+    exit_code = 5
+
+
+class ResourceError(PdenetError, MemoryError):
+    """Memory or a device is not there or not enough."""
+
+    exit_code = 6
+
+
+class BatchError(PdenetError):
+    """Some of several inputs failed; the others were finished."""
+
+    exit_code = 7

@@ -1,0 +1,81 @@
+"""Coordinate systems between the ways that formats write them: EPSG numbers, WKT, ENVI's map info."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import pyproj
+from pyproj.enums import WktVersion
+from pyproj.exceptions import CRSError
+
+
+@lru_cache(maxsize=64)
+def parsed(crs: str | None) -> pyproj.CRS | None:
+    """The coordinate system that a WKT or "EPSG:n" text stands for, None if it cannot be told."""
+    if not crs:
+        return None
+    try:
+        return pyproj.CRS.from_user_input(crs)
+    except CRSError:
+        return None
+
+
+def epsg(crs: str | None) -> int | None:
+    """The EPSG number of a coordinate system, if it surely has one."""
+    system = parsed(crs)
+    return None if system is None else system.to_epsg(min_confidence=90)
+
+
+def esri_wkt(crs: str | None) -> str | None:
+    """The text that ENVI and ArcGIS use for this coordinate system; an unknown text stays as it is."""
+    system = parsed(crs)
+    if system is None:
+        return crs
+    try:
+        return system.to_wkt(WktVersion.WKT1_ESRI)
+    except CRSError:
+        return system.to_wkt(WktVersion.WKT1_GDAL)
+
+
+def gdal_wkt(crs: str | None) -> str | None:
+    """The WKT that GDAL, xarray and most Python tools read; an unknown text stays as it is."""
+    system = parsed(crs)
+    return crs if system is None else system.to_wkt()
+
+
+UTM_EPSG = {"wgs-84": (32600, 32700), "north america 1983": (26900, 0), "north america 1927": (26700, 0)}
+"""ENVI's datum names and the EPSG numbers that UTM zone 0, north and south, would have under them."""
+
+
+def from_map_info(projection: str, tail: tuple[str, ...]) -> str | None:
+    """The coordinate system of an ENVI map info that has no coordinate system string beside it."""
+    plain = [t.strip().lower() for t in tail]
+    if projection.strip().lower() == "geographic lat/lon" and "wgs-84" in plain:
+        return "EPSG:4326"
+    if projection.strip().lower() == "utm" and len(plain) >= 3 and plain[2] in UTM_EPSG:
+        north, south = UTM_EPSG[plain[2]]
+        base = south if plain[1].startswith("s") else north
+        if base and plain[0].isdigit() and 1 <= int(plain[0]) <= 60:
+            return f"EPSG:{base + int(plain[0])}"
+    return None
+
+
+def to_map_info(crs: str | None) -> tuple[str, tuple[str, ...]]:
+    """ENVI's projection name and the fields behind the pixel size for a coordinate system."""
+    system = parsed(crs)
+    if system is None:
+        return "Arbitrary", ()
+    if system.is_geographic:
+        return "Geographic Lat/Lon", (*_datum(system), "units=Degrees")
+    units = "Feet" if "foot" in (system.axis_info[0].unit_name if system.axis_info else "") else "Meters"
+    if system.utm_zone and _datum(system):
+        hemisphere = "South" if system.utm_zone.endswith("S") else "North"
+        return "UTM", (system.utm_zone[:-1], hemisphere, *_datum(system), f"units={units}")
+    return system.name.replace(",", " "), (*_datum(system), f"units={units}")
+
+
+def _datum(system: pyproj.CRS) -> tuple[str, ...]:
+    names = {4326: "WGS-84", 4269: "North America 1983", 4267: "North America 1927"}
+    geodetic = system.geodetic_crs
+    code = geodetic.to_epsg(min_confidence=70) if geodetic is not None else None
+    return (names[code],) if code in names else ()

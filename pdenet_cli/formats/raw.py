@@ -1,0 +1,57 @@
+"""Pixels that lie in a file as one plain block: ENVI data, and whatever we write ourselves."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pdenet_cli.cube import Pixels
+from pdenet_cli.errors import OutputError
+
+
+@dataclass(frozen=True)
+class RawArray:
+    """A block of numbers in a file; each access maps the file, copies what it needs, and lets go.
+
+    So nothing stays open, and the pages of a scene larger than memory do not pile up in the process.
+    """
+
+    path: Path
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
+        return np.array(self._map("r")[key])
+
+    def __setitem__(self, key: tuple[slice, ...], pixels: Pixels) -> None:
+        self._map("r+")[key] = pixels
+
+    def _map(self, mode: Any) -> np.memmap[Any, Any]:
+        return np.memmap(self.path, self.dtype, mode, self.offset, self.shape)
+
+    def reserve(self) -> None:
+        """Claim the block's bytes on disk, leaving those already there as they are.
+
+        A mapped write to a full disk kills the process, so a disk too small must show before the first one.
+        """
+        size = self.offset + self.nbytes
+        there = self.path.stat().st_blocks * 512 if self.path.exists() else 0
+        free = shutil.disk_usage(self.path.parent).free
+        if size - there > free:
+            raise OutputError(f"{self.path.parent}: {size:,} bytes needed, {free:,} free. Make room.")
+        with self.path.open("ab") as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                file.truncate(size)

@@ -1,0 +1,271 @@
+"""PDE-Net and Template-Net (Hou et al., TIP 2022), any scale, any number of bands.
+
+Features are kept voxel by voxel, (n, bands, h, w, channels): a 1x1x1 convolution is then one matrix product,
+a (3,1,1) or (1,3,3) convolution is a two-dimensional one in the layout a CPU likes best, and nothing is copied
+between them. Masks are per channel, so one sample's masks go into the weights and cost nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pdenet_cli.degradation import bicubic_up, symmetric_pad
+from pdenet_cli.errors import ModelError
+from pdenet_cli.networks.base import Draw, Network, NetworkConfig
+
+
+@dataclass(frozen=True)
+class PDENetConfig(NetworkConfig):
+    """The size of the network, and the choices where the paper's own are weak."""
+
+    stages: int = 4
+    units: int = 6  # per stage
+    width: int = 64
+    head: int = 32
+    kernel: Literal["paper", "centred"] = "paper"  # of the learned degradation
+    border: Literal["zero", "symmetric"] = "zero"  # of the learned degradation
+    upsampling: Literal["torch", "matlab"] = "torch"  # cubic with a = -0.75 or -0.5
+    mask_start: float | None = None  # probability every mask starts with; None: uniform in 0..1
+
+    def __post_init__(self) -> None:
+        if self.scale < 2 or min(self.stages, self.units, self.width, self.head) < 1:
+            raise ModelError(f"{self} cannot be built: the scale must be at least 2, every size at least 1.")
+
+
+CONFIGS = {
+    "paper": PDENetConfig(),
+    "small": PDENetConfig(
+        stages=2, units=5, width=32, head=16,
+        kernel="centred", border="symmetric", upsampling="matlab", mask_start=0.9,
+    ),
+    "tiny": PDENetConfig(
+        stages=2, units=3, width=8, head=4,
+        kernel="centred", border="symmetric", upsampling="matlab", mask_start=0.9,
+    ),
+}  # fmt: skip
+
+
+class TemplateNet(Network):
+    """Stages that each correct the image by what it fails to explain of the low-resolution cube."""
+
+    Config = PDENetConfig
+    configs = CONFIGS
+    random = False
+    bands = None
+
+    def __init__(self, config: PDENetConfig) -> None:
+        super().__init__(config)
+        self.degradation = LearnedDegradation(config)
+        self.stages = nn.ModuleList(Stage(config, self.random) for _ in range(config.stages))
+        self.matlab = config.upsampling == "matlab"
+        self.halo = _halo(config, self.degradation.first_tap, self.degradation.taps)
+        self.band_halo = config.stages * (2 * config.units + 3)  # head, two per unit, tail, smoothing
+
+    def forward(self, low: Tensor, draw: Draw | None = None) -> Tensor:
+        masks = draw.masks if draw is not None and self.random else None
+        if masks is not None and len(masks) not in (1, len(low)):
+            raise ValueError(f"{len(masks)} samples for a batch of {len(low)}: give one, or one per element.")
+        if low.device.type != "cpu":
+            return self._stages(low, masks)
+        # One by one: the features stay in the cache, and the masks in the weights.
+        each = [None] * len(low) if masks is None else masks.expand(len(low), -1).tensor_split(len(low))
+        return torch.cat([self._stages(x, mask) for x, mask in zip(low.tensor_split(len(low)), each, strict=True)])
+
+    def _stages(self, low: Tensor, masks: Tensor | None) -> Tensor:
+        each = [None] * len(self.stages) if masks is None else masks.chunk(len(self.stages), dim=1)
+        high = self._upsample(low) + self.stages[0](low, each[0])  # (n, bands, h, w) -> (n, bands, H, W)
+        for stage, mask in zip(self.stages[1:], each[1:], strict=True):
+            high = high + stage(low - self.degrade(high), mask)
+        return high
+
+    def _upsample(self, low: Tensor) -> Tensor:
+        if self.matlab:
+            return bicubic_up(low, self.scale)
+        return F.interpolate(low, scale_factor=self.scale, mode="bicubic", align_corners=False)
+
+    def degrade(self, high: Tensor) -> Tensor:
+        return self.degradation(high)  # type: ignore[no-any-return]
+
+
+class PDENet(TemplateNet):
+    """Template-Net whose channels each take part with a learned chance: every draw is another sub-network."""
+
+    random = True
+
+    def draw(self, generator: torch.Generator | None, samples: int = 1, temperature: float = 0.05) -> Draw:
+        chance = torch.cat([unit.chance for stage in self.stages for unit in stage.units]).clamp(0.02, 0.98)
+        rows = [torch.rand(len(chance), generator=generator, dtype=torch.float64) for _ in range(samples)]
+        # Logistic noise: a mask exceeds 1/2 with probability `chance`, whatever the temperature.
+        noise = torch.stack(rows).logit(eps=1e-12).to(chance)
+        masks = torch.sigmoid((chance.logit() + noise) / temperature)
+        # Folded into weights, tinier masks would make denormal numbers, which are many times slower.
+        return Draw(torch.where(masks < 1e-12, 0, masks))
+
+
+class LearnedDegradation(nn.Module):
+    """Blur and decimation with one learned kernel, non-negative and summing to 1, for all bands."""
+
+    def __init__(self, config: PDENetConfig) -> None:
+        super().__init__()
+        self.scale, self.border = config.scale, config.border
+        if config.kernel == "paper":
+            self.taps, self.first_tap = self.scale + 1, -(self.scale // 2)
+            logits = torch.zeros(self.taps, self.taps)
+        else:
+            # The main lobe of the antialiased bicubic, around the centre of the low-resolution pixel.
+            self.taps = 2 * self.scale - self.scale % 2
+            self.first_tap = (self.scale - self.taps) // 2
+            x = (torch.arange(self.taps) - (self.taps - 1) / 2).abs() / self.scale
+            lobe = 1.5 * x**3 - 2.5 * x**2 + 1
+            logits = torch.outer(lobe, lobe).log()
+        self.logits = nn.Parameter(logits)
+
+    def kernel(self) -> Tensor:
+        """The taps, (rows, columns), of which the first lies `first_tap` pixels from pixel scale·i."""
+        return self.logits.flatten().softmax(0).view_as(self.logits)
+
+    def forward(self, high: Tensor) -> Tensor:
+        pad = -self.first_tap
+        image = high.flatten(0, 1)[:, None]  # (n, bands, H, W) -> (n·bands, 1, H, W)
+        if self.border == "symmetric":
+            image, pad = symmetric_pad(image, pad), 0
+        low = F.conv2d(image, self.kernel()[None, None], stride=self.scale, padding=pad)
+        return low.view(*high.shape[:2], *low.shape[2:])  # (n, bands, h, w)
+
+
+class Stage(nn.Module):
+    """From a low-resolution cube or residual to a correction of the high-resolution one."""
+
+    def __init__(self, config: PDENetConfig, random: bool) -> None:
+        super().__init__()
+        self.scale = config.scale
+        widths = [config.width] * (config.units - 1) + [config.head]
+        inputs = [config.head] + [config.width * j for j in range(1, config.units)]
+        self.head = _weight(config.head, 3, 3, 3)  # (out, band, row, col)
+        self.units = nn.ModuleList(
+            Unit(j, i, width, random, config.mask_start)
+            for j, (i, width) in enumerate(zip(inputs, widths, strict=True), start=1)
+        )
+        self.tail = _weight(config.head, 3, self.scale + 2, self.scale + 2)  # (in, band, row, col)
+        self.smooth = _weight(1, 3, 3, 3)  # (1, band, row, col)
+
+    def forward(self, low: Tensor, masks: Tensor | None) -> Tensor:
+        sizes = [sum(unit.masks) for unit in self.units]
+        each = [None] * len(sizes) if masks is None else masks.split(sizes, dim=1)
+        start = self._head(low)  # (n, bands, h, w) -> (n, bands, h, w, head)
+        features = [self.units[0]([start], each[0])]
+        for unit, mask in zip(self.units[1:], each[1:], strict=True):
+            features.append(unit(features, mask))
+        return self._smooth(self._tail(features[-1] + start))  # (n, bands, scale·h, scale·w)
+
+    def _head(self, low: Tensor) -> Tensor:
+        # A 3x3x3 convolution of one channel is a 3x3 one of three: the band before, this one, the next.
+        taps = F.pad(low, (0, 0, 0, 0, 1, 1)).unfold(1, 3, 1).contiguous()  # (n, bands, h, w, 3)
+        return across_pixels(taps, self.head)
+
+    def _tail(self, x: Tensor) -> Tensor:
+        # A transposed convolution: every voxel paints its patch, (scale+2)² pixels, and patches overlap by two.
+        n, bands, h, w, head = x.shape
+        k = self.scale + 2
+        brush = self.tail.flip(1).permute(2, 3, 0, 1).reshape(k * k, head, 3)
+        patches = along_bands(x, brush).view(n * bands, h * w, k * k).transpose(1, 2)
+        high = F.fold(patches, (self.scale * h, self.scale * w), k, padding=1, stride=self.scale)
+        return high.view(n, bands, self.scale * h, self.scale * w)
+
+    def _smooth(self, high: Tensor) -> Tensor:
+        # A 3x3x3 convolution of one channel to one starves a CPU; eight bands at a time feed it.
+        n, bands, rows, cols = high.shape
+        size = 8
+        blocks = F.pad(high, (0, 0, 0, 0, 1, -bands % size + 1)).unfold(1, size + 2, size).movedim(-1, 2)
+        banded = torch.cat([F.pad(self.smooth, (0, 0, 0, 0, i, size - 1 - i)) for i in range(size)])
+        smooth = F.conv2d(blocks.flatten(0, 1), banded, padding=1)  # (n·blocks, 10, ...) -> (n·blocks, 8, ...)
+        return smooth.view(n, -1, rows, cols)[:, :bands]
+
+
+class Unit(nn.Module):
+    """Compress all that came before, then refine it along the spectrum and across the pixels."""
+
+    def __init__(self, position: int, inputs: int, width: int, random: bool, start: float | None) -> None:
+        super().__init__()
+        self.compress = _weight(width, inputs)
+        self.spectral1, self.spectral2 = _weight(width, width, 3), _weight(width, width, 3)
+        self.spatial1, self.spatial2 = _weight(width, width, 3, 3), _weight(width, width, 3, 3)
+        # Unit 2 has one input, which it must take; its chances are in the paper's count and never used.
+        self.chooses = position > 2
+        self.masks = (inputs if position > 1 else 0, width, width)  # how many: inputs, spectral, spatial
+        if random:
+            chance = torch.rand(sum(self.masks)) if start is None else torch.full((sum(self.masks),), start)
+            self.chance = nn.Parameter(chance)
+
+    def forward(self, features: list[Tensor], masks: Tensor | None) -> Tensor:
+        choice, spectral, spatial = (None,) * 3 if masks is None else masks.split(self.masks, dim=1)
+        x = _compress(features, self.compress, choice if self.chooses else None).relu()
+        x = _refine(along_bands, x, self.spectral1, self.spectral2, spectral)
+        return _refine(across_pixels, x, self.spatial1, self.spatial2, spatial)
+
+
+def _compress(features: list[Tensor], weight: Tensor, masks: Tensor | None) -> Tensor:
+    """A 1x1x1 convolution of the features side by side, without the copy that puts them there."""
+    if masks is not None and len(masks) == 1:
+        weight, masks = weight * masks, None
+    widths = [feature.shape[-1] for feature in features]
+    if masks is not None:
+        parts = masks[:, None, None, None].split(widths, dim=-1)
+        features = [feature * part for feature, part in zip(features, parts, strict=True)]
+    weights = weight.t().split(widths)  # (inputs, width), cut where the features meet
+    x = features[0].flatten(0, 3) @ weights[0]
+    for feature, part in zip(features[1:], weights[1:], strict=True):
+        x = x.addmm_(feature.flatten(0, 3), part)
+    return x.view(*features[0].shape[:4], -1)
+
+
+def _refine(
+    convolve: Callable[[Tensor, Tensor], Tensor], x: Tensor, first: Tensor, second: Tensor, masks: Tensor | None
+) -> Tensor:
+    """x plus two convolutions of it, of which each channel counts as much as its mask says."""
+    if masks is not None and len(masks) == 1:
+        second, masks = second * masks.view(-1, *[1] * (second.ndim - 1)), None
+    change = convolve(convolve(x, first).relu(), second)
+    return x + (change if masks is None else change * masks[:, None, None, None])
+
+
+def along_bands(x: Tensor, weight: Tensor) -> Tensor:
+    """A (3,1,1) convolution, weight (out, in, 3): (n, bands, h, w, in) -> (n, bands, h, w, out)."""
+    n, bands, h, w, _ = x.shape
+    image = x.view(n, bands, h * w, -1).permute(0, 3, 1, 2)  # (n, in, bands, pixels), channels last in memory
+    return F.conv2d(image, weight[..., None], padding=(1, 0)).permute(0, 2, 3, 1).reshape(n, bands, h, w, -1)
+
+
+def across_pixels(x: Tensor, weight: Tensor) -> Tensor:
+    """A (1,3,3) convolution, weight (out, in, 3, 3): (n, bands, h, w, in) -> (n, bands, h, w, out)."""
+    image = x.flatten(0, 1).permute(0, 3, 1, 2)  # (n·bands, in, h, w), channels last in memory
+    return F.conv2d(image, weight, padding=1).permute(0, 2, 3, 1).reshape(*x.shape[:4], -1)
+
+
+def _weight(*shape: int) -> nn.Parameter:
+    """Weights (out, in ...) at the start: uniform, as torch's own convolutions begin."""
+    bound = prod(shape[1:]) ** -0.5
+    return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
+
+
+def _halo(config: PDENetConfig, first_tap: int, taps: int) -> int:
+    """How many low-resolution pixels away an output still looks, on its wider side."""
+    scale = config.scale
+    body = 1 + 2 * config.units
+    # Pixel `phase` of a block of scale pixels: the tail and the smoothing look one block further near its ends.
+    before = [body + (phase < 2) for phase in range(scale)]
+    after = [body + (phase >= scale - 2) for phase in range(scale)]
+    reach_before, reach_after = before, after  # of stage 1
+    for _ in range(config.stages - 1):
+        # The residual at block 0 sees the pixels under the kernel, and what each of them sees.
+        seen = [divmod(tap, scale) for tap in range(first_tap, first_tap + taps)]
+        residual_before = max(reach_before[phase] - block for block, phase in seen)
+        residual_after = max(reach_after[phase] + block for block, phase in seen)
+        reach_before = [residual_before + reach for reach in before]
+        reach_after = [residual_after + reach for reach in after]
+    return max(*reach_before, *reach_after)

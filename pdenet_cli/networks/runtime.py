@@ -1,0 +1,20 @@
+"""Two settings of the process that make convolutions on a CPU about twice as fast."""
+
+import ctypes
+import sys
+
+import torch
+
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # from glibc's malloc.h
+
+
+def tune_process() -> None:
+    """Flush denormals to zero and keep freed memory in the process; call once, before the first tensor."""
+    torch.set_flush_denormal(True)  # masks near zero make denormals, which are a hundred times slower
+    if sys.platform != "linux":
+        return
+    # Feature maps are larger than malloc's mmap limit: each would be mapped, zeroed and returned again and again.
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # musl has none
+        mallopt(_M_MMAP_MAX, 0)
+        mallopt(_M_TRIM_THRESHOLD, -1)
