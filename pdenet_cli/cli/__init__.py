@@ -1,0 +1,55 @@
+"""The command `pdenet`: each command parses, calls one tool and prints; an error is a line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from pdenet_cli import __version__
+from pdenet_cli.cli.console import complain
+from pdenet_cli.cli.info import info
+from pdenet_cli.errors import PdenetError, ResourceError
+
+app = typer.Typer(
+    name="pdenet",
+    help="Make hyperspectral images sharper, and say how far each pixel can be trusted.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"pdenet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command()(info)
+
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run `pdenet`; every failure that a user can act on ends in one line and its exit code."""
+    try:
+        app()
+    except PdenetError as error:
+        complain(error)
+        sys.exit(error.exit_code)
+    except MemoryError as error:
+        complain(ResourceError(f"Out of memory ({error}). Give a smaller --memory, or close other programs."))
+        sys.exit(ResourceError.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,137 @@
+"""`pdenet info`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from pdenet_cli.cli import options
+from pdenet_cli.cli.console import complain, out
+from pdenet_cli.errors import BatchError, PdenetError, UsageError
+from pdenet_cli.picture import Picture
+
+
+def info(
+    files: options.Scenes,
+    var: options.Variable = None,
+    axes: options.Axes = None,
+    value_range: options.Range = None,
+    quicklook: Annotated[
+        Path | None, typer.Option(help="Write an RGB picture of the cube here.", metavar="PNG")
+    ] = None,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+) -> None:
+    """Say what a cube is: shape, bands, place on the ground, numbers, and what a x4 output would take."""
+    from pdenet_cli.tools.describe import describe
+
+    if quicklook is not None and len(files) > 1:
+        raise UsageError("--quicklook takes one cube at a time.")
+    found, failed = [], []
+    for path in files:
+        try:
+            found.append(describe(path, var, axes, value_range, quicklook, overwrite))
+        except PdenetError as error:
+            if len(files) == 1:
+                raise
+            failed.append(error)
+            complain(error)
+            continue
+        if not as_json:
+            _show(found[-1])
+    if as_json:
+        reports = [description.to_dict() for description in found]
+        print(json.dumps(reports if len(files) > 1 else reports[0], indent=2))
+    if failed:
+        raise BatchError(f"{len(failed)} of {len(files)} files could not be read; see above.")
+
+
+def _show(description: Any) -> None:
+    meta, survey, radiometry = description.meta, description.survey, description.radiometry
+    table = Table(title=escape(str(description.path)), show_header=False, box=None, title_justify="left")
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+
+    def row(name: str, text: str | None) -> None:
+        if text:
+            table.add_row(name, escape(text))
+
+    row("size", f"{meta.bands} bands, {meta.rows} rows, {meta.columns} columns")
+    order = {"<": "little-endian", ">": "big-endian"}.get(meta.dtype.byteorder, "")
+    row("numbers", f"{meta.dtype.name} {meta.interleave.upper()} {order}".strip())
+    row("variable", meta.variable)
+    row("wavelengths", _wavelengths(meta))
+    if meta.good_bands:
+        row("bad bands", f"{meta.good_bands.count(False)} of {meta.bands} marked bad")
+    row("georeference", _georeference(meta.georeference))
+    part = "" if survey.looked_at == 1 else f" (from {survey.looked_at:.1%} of the scene)"
+    row("values", f"{survey.minimum:g} to {survey.maximum:g}{part}")
+    nodata = "none declared" if meta.nodata is None else f"{meta.nodata:g}"
+    row("nodata", f"{nodata}; {survey.nodata_share:.2%} of the numbers are nodata or not finite")
+    row("radiometry", f"0..1 is {radiometry.reason}")
+    finer = meta.upscaled(4)
+    size = f"{finer.bands} x {finer.rows} x {finer.columns}"
+    row(
+        "x4 output",
+        f"{size}, {_bytes(finer.nbytes)} on disk; {_bytes(meta.nbytes)} of memory to read it whole",
+    )
+    for note in meta.notes:
+        row("note", note)
+    out.print(table)
+    if out.is_terminal and out.color_system:
+        out.print(_thumbnail(description.thumbnail))
+
+
+def _wavelengths(meta: Any) -> str:
+    if meta.wavelengths is None:
+        return "none in the file"
+    first, last = min(meta.wavelengths), max(meta.wavelengths)
+    fwhm = f", fwhm {min(meta.fwhm):g} to {max(meta.fwhm):g}" if meta.fwhm else ""
+    return f"{first:g} to {last:g} {meta.wavelength_units or '(no unit)'}{fwhm}"
+
+
+def _georeference(where: Any) -> str:
+    if where.transform is None:
+        points = f"{len(where.points)} ground control points" if where.points else ""
+        return points or ("rational polynomial coefficients" if where.rpc else "none")
+    x0, xc, xr, y0, yc, yr = where.transform
+    size = f"{np.hypot(xc, yc):.6g} x {np.hypot(xr, yr):.6g}"
+    name = (where.crs or "no coordinate system").partition("[")[2].split('"')[1:2] or [
+        where.crs or "unknown system"
+    ]
+    turned = ", rotated" if xr or yc else ""
+    return f"{name}, pixels {size}{turned}, upper-left corner {x0:.10g}, {y0:.10g}"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def _thumbnail(picture: Picture, columns: int = 48) -> str:
+    """A picture in half-block characters: each character is two pixels, one above the other."""
+    step = max(1, -(-picture.shape[1] // columns))
+    small = picture[::step, ::step]
+    small = small[: len(small) // 2 * 2]
+    lines = []
+    for top, bottom in zip(small[::2], small[1::2], strict=True):
+        cells = [
+            f"[rgb({a[0]},{a[1]},{a[2]}) on rgb({b[0]},{b[1]},{b[2]})]▀[/]"
+            for a, b in zip(top, bottom, strict=True)
+        ]
+        lines.append("".join(cells))
+    return "\n".join(lines)
+
+
+def _colour(rgb: Picture) -> str:
+    red, green, blue = rgb
+    return f"rgb({red},{green},{blue})"

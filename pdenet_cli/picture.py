@@ -1,0 +1,64 @@
+"""Pictures of cubes for people: which bands make red, green and blue, and how they are stretched."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.radiometry import valid
+
+RGB_NM = (650.0, 550.0, 460.0)
+Picture = NDArray[np.uint8]  # (rows, columns, 3)
+
+
+def rgb_bands(meta: CubeMeta) -> tuple[int, int, int]:
+    """The bands for red, green and blue: by wavelength, else the header's default bands, else spread out."""
+    nm = meta.wavelengths_nm
+    if nm is not None and nm.min() <= 500 and nm.max() >= 600:
+        good = np.array(meta.good_bands or (True,) * meta.bands)
+        away = [np.where(good, np.abs(nm - colour), np.inf) for colour in RGB_NM]
+        red, green, blue = (int(np.argmin(a)) for a in away)
+        return red, green, blue
+    if meta.default_bands:
+        first, *rest = meta.default_bands
+        return (first, rest[0], rest[1]) if len(rest) == 2 else (first, first, first)
+    if nm is not None and nm[0] > nm[-1]:
+        return meta.bands // 4, meta.bands // 2, meta.bands * 3 // 4
+    return meta.bands * 3 // 4, meta.bands // 2, meta.bands // 4
+
+
+def quicklook(cube: Cube, longest: int = 1024) -> Picture:
+    """An RGB picture of a cube, at most `longest` pixels a side, each colour stretched by itself."""
+    meta = cube.meta
+    step = max(1, math.ceil(max(meta.rows, meta.columns) / longest))
+    channels = [_thinned(cube, band, step) for band in rgb_bands(meta)]
+    return np.stack([stretched(channel) for channel in channels], axis=-1)
+
+
+def stretched(channel: NDArray[np.floating]) -> NDArray[np.uint8]:
+    """A channel as 8-bit grey from its 2nd to its 98th percentile; what is not finite becomes black."""
+    finite = channel[np.isfinite(channel)]
+    low, high = np.percentile(finite, [2, 98]) if finite.size else (0.0, 1.0)
+    grey = (np.nan_to_num(channel, nan=low) - low) / max(high - low, 1e-12)
+    eight_bit: NDArray[np.uint8] = np.rint(np.clip(grey, 0, 1) * 255).astype(np.uint8)
+    return eight_bit
+
+
+def _thinned(cube: Cube, band: int, step: int) -> NDArray[np.float64]:
+    """Every `step`-th row and column of one band, read in strips so that a large scene fits."""
+    meta = cube.meta
+    strips = []
+    for window in meta.window.blocks(max(step, (256 // step) * step), meta.columns):
+        strip = cube.read(window, slice(band, band + 1))[0, ::step, ::step]
+        strips.append(np.where(valid(strip, meta.nodata), strip, np.nan).astype(np.float64))
+    return np.concatenate(strips)
+
+
+def png(picture: Picture) -> bytes:
+    """A picture as the bytes of a PNG file."""
+    from imagecodecs import png_encode
+
+    return bytes(png_encode(picture))

@@ -1,0 +1,215 @@
+"""How a file's numbers become the network's 0..1 and back, decided once per scene so that all tiles agree.
+
+The rule, first match wins (`reason` says which it was):
+
+1. the user's range: LO becomes 0, HI becomes 1;
+2. a reflectance scale factor in the header: 0..factor;
+3. gains and offsets in the header: the physical values they give, if those look like reflectance (at most 2);
+4. 8-bit numbers: 0..255;
+5. floating-point numbers between -0.5 and 1.5: taken as they are;
+6. otherwise 0..p, p the 99.9th percentile of the valid numbers, so that one hot pixel does not darken the
+   rest; from the smallest number instead of 0 if that is below -p/10.
+
+Numbers outside the range are not clipped: they become less than 0 or more than 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdenet_cli.cube import Cube, CubeMeta, Pixels
+from pdenet_cli.errors import FormatError, UsageError
+
+ALL = slice(None)
+SURVEY_VALUES = 1 << 28  # a scene with more numbers than this is surveyed in evenly spread blocks
+BLOCK_VALUES = 1 << 23
+PERCENTILE_VALUES = 1 << 20
+
+
+def valid(pixels: Pixels, nodata: float | None) -> NDArray[np.bool_]:
+    """Where there is something: finite and not the file's nodata value."""
+    there = np.isfinite(pixels)
+    if nodata is not None and not math.isnan(nodata):
+        # A float32 file stores the nearest float32 of its nodata value, so compare in the file's own type.
+        with np.errstate(over="ignore"):
+            value = np.float64(nodata).astype(pixels.dtype) if pixels.dtype.kind == "f" else nodata
+        there &= pixels != value
+    return there
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a look over the numbers of a scene found; all of it speaks of valid numbers only."""
+
+    minimum: float
+    maximum: float
+    top: float  # the 99.9th percentile
+    means: tuple[float, ...]  # per band, NaN for a band with no valid number
+    nodata_share: float
+    looked_at: float  # the share of the scene that was read
+
+    @classmethod
+    def of(cls, cube: Cube, at_most: int = SURVEY_VALUES) -> Survey:
+        """A survey of `cube`: all of it, or evenly spread blocks of about `at_most` numbers."""
+        meta = cube.meta
+        if meta.dtype.kind not in "uifb":
+            raise FormatError(f"{cube.path}: {meta.dtype.name} numbers are not an image to sharpen.")
+        side = max(1, BLOCK_VALUES // (meta.bands * meta.columns))
+        blocks = list(meta.window.blocks(side, meta.columns))
+        every = max(1, math.ceil(meta.bands * meta.rows * meta.columns / at_most))
+        chosen = blocks[every // 2 :: every]
+        minimum, maximum, seen = math.inf, -math.inf, 0
+        sums, counts = np.zeros(meta.bands), np.zeros(meta.bands, np.int64)
+        picked = []
+        for block in chosen:
+            pixels = cube.read(block)
+            there = valid(pixels, meta.nodata)
+            seen += pixels.size
+            sums += np.where(there, pixels, 0).sum((1, 2), dtype=np.float64)
+            counts += there.sum((1, 2))
+            numbers = pixels[there]
+            if numbers.size:
+                minimum, maximum = min(minimum, float(numbers.min())), max(maximum, float(numbers.max()))
+                picked.append(numbers[:: max(1, numbers.size * len(chosen) // PERCENTILE_VALUES)])
+        if not picked:
+            raise FormatError(f"{cube.path}: no valid number in the cube; every pixel is nodata.")
+        return cls(
+            minimum=minimum,
+            maximum=maximum,
+            top=float(np.percentile(np.concatenate(picked).astype(np.float64), 99.9)),
+            means=tuple(np.divide(sums, counts, out=np.full(meta.bands, np.nan), where=counts > 0).tolist()),
+            nodata_share=1 - float(counts.sum()) / seen,
+            looked_at=seen / (meta.bands * meta.rows * meta.columns),
+        )
+
+    def usable_bands(self, meta: CubeMeta) -> tuple[int, ...]:
+        """The bands worth giving to a network: not marked bad, and with at least one valid number."""
+        good = meta.good_bands or (True,) * meta.bands
+        return tuple(b for b in range(meta.bands) if good[b] and not math.isnan(self.means[b]))
+
+
+@dataclass(frozen=True)
+class Radiometry:
+    """Gain and offset from a file's numbers to the network's 0..1, and what stands where there is no data.
+
+    `gain` and `offset` hold one number, or one per band: unit value = gain · number + offset.
+    """
+
+    gain: tuple[float, ...]
+    offset: tuple[float, ...]
+    reason: str
+    nodata: float | None = None
+    fill: tuple[float, ...] = (0.0,)  # unit values that the network sees in holes, one or one per band
+    floor: float = -math.inf  # no output number below this: 0 where the scene has no negative number
+
+    @classmethod
+    def of(cls, meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | None = None) -> Radiometry:
+        """The radiometry of a scene by the rule at the top of this module."""
+        low, high, reason = _range(meta, survey, value_range)
+        by_header = reason.startswith("gain")
+        gains = (by_header and meta.gains) or (1.0,)
+        offsets = (by_header and meta.offsets) or (0.0,)
+        if not high > low or not math.isfinite(high - low):
+            raise UsageError(f"The range {low:g} to {high:g} is empty. Give one with --range LO HI.")
+        gain = tuple(g / (high - low) for g in gains)
+        offset = tuple((o - low) / (high - low) for o in offsets)
+        means = np.array(survey.means) * np.array(gain) + np.array(offset)
+        return cls(
+            gain=gain,
+            offset=offset,
+            reason=reason,
+            nodata=meta.nodata,
+            fill=tuple(np.nan_to_num(means).tolist()),
+            floor=0.0 if survey.minimum >= 0 else -math.inf,
+        )
+
+    def to_unit(self, pixels: Pixels, bands: slice = ALL) -> NDArray[np.float32]:
+        """File numbers (bands, rows, columns) as the network's 0..1."""
+        exact = np.result_type(pixels.dtype, np.float32)  # 32-bit integers do not fit into float32
+        unit = pixels.astype(exact) * _per_band(self.gain, bands) + _per_band(self.offset, bands)
+        return unit.astype(np.float32)
+
+    def from_unit(self, unit: Pixels, dtype: np.dtype[Any], bands: slice = ALL) -> Pixels:
+        """The network's 0..1 as file numbers of `dtype`, rounded and kept inside what it can hold."""
+        numbers = (np.asarray(unit, np.float64) - _per_band(self.offset, bands)) / _per_band(self.gain, bands)
+        numbers = np.maximum(numbers, self.floor)
+        if dtype.kind in "ui":
+            numbers = np.rint(numbers)
+        limits = np.iinfo(dtype) if dtype.kind in "ui" else np.finfo(dtype)
+        # float64 rounds the largest 64-bit integers up, out of range: clip to the next number below.
+        top = min(
+            float(limits.max), float(np.nextafter(float(limits.max), 0)) if dtype.itemsize == 8 else np.inf
+        )
+        numbers = np.clip(numbers, float(limits.min), top)
+        if self.nodata is not None and dtype.kind in "ui":
+            # An estimate that happens to round to the nodata value is still an estimate.
+            numbers[numbers == self.nodata] += -1 if self.nodata >= top else 1
+        return numbers.astype(dtype)
+
+    def spread_from_unit(self, spread: Pixels, bands: slice = ALL) -> NDArray[np.float32]:
+        """A standard deviation in the file's numbers: it takes the gain, never the offset."""
+        return (spread / np.abs(_per_band(self.gain, bands))).astype(np.float32)
+
+    def prepare(self, pixels: Pixels, bands: slice = ALL) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """File numbers as 0..1 with holes filled by the scene's mean, and where there were no holes."""
+        there = valid(pixels, self.nodata)
+        with np.errstate(invalid="ignore", over="ignore"):
+            unit = self.to_unit(pixels, bands)
+        return np.where(there, unit, _per_band(self.fill, bands).astype(np.float32)), there
+
+    def finish(
+        self, unit: Pixels, there: NDArray[np.bool_], dtype: np.dtype[Any], bands: slice = ALL
+    ) -> Pixels:
+        """The network's 0..1 as file numbers, nodata again where `there` is False."""
+        numbers = self.from_unit(unit, dtype, bands)
+        numbers[~there] = self.nothing(dtype)
+        return numbers
+
+    def nothing(self, dtype: np.dtype[Any]) -> Any:
+        """What stands for nodata in `dtype`: the file's own value, else NaN, else 0."""
+        if self.nodata is not None and (dtype.kind == "f" or _fits(self.nodata, dtype)):
+            return self.nodata
+        return np.nan if dtype.kind == "f" else 0
+
+
+def _range(
+    meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | None
+) -> tuple[float, float, str]:
+    if value_range is not None:
+        low, high = value_range
+        return low, high, f"range given: {low:g} to {high:g}"
+    if meta.reflectance_scale:
+        return (
+            0.0,
+            meta.reflectance_scale,
+            f"reflectance scale factor in the header: {meta.reflectance_scale:g}",
+        )
+    if meta.gains is not None or meta.offsets is not None:
+        top = survey.top * max(meta.gains or (1.0,)) + max(meta.offsets or (0.0,))
+        if top <= 2:
+            return 0.0, 1.0, "gain and offset in the header"
+    if meta.dtype == np.uint8:
+        return 0.0, 255.0, "8-bit numbers: 0 to 255"
+    if meta.dtype.kind == "f" and survey.minimum >= -0.5 and survey.maximum <= 1.5:
+        return 0.0, 1.0, "floating-point numbers near 0 to 1, taken as they are"
+    top = survey.top if survey.top > 0 else survey.maximum
+    low = survey.minimum if survey.minimum < -abs(top) / 10 else 0.0
+    if top <= low:
+        top = low + 1.0
+    return low, top, f"from the data: {low:g} to {top:g} (99.9th percentile)"
+
+
+def _per_band(values: Sequence[float], bands: slice) -> NDArray[np.float64]:
+    chosen = values[bands] if len(values) > 1 else values
+    return np.asarray(chosen, np.float64)[:, None, None]
+
+
+def _fits(value: float, dtype: np.dtype[Any]) -> bool:
+    limits = np.iinfo(dtype)
+    return float(value).is_integer() and limits.min <= value <= limits.max

@@ -1,0 +1,66 @@
+"""`pdenet info`: what a file says of itself, what its numbers are like, and what sharpening it would take."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pdenet_cli.cube import CubeMeta
+from pdenet_cli.formats import open_cube, write_beside
+from pdenet_cli.picture import Picture, png, quicklook
+from pdenet_cli.radiometry import Radiometry, Survey
+
+
+@dataclass(frozen=True)
+class Description:
+    """What `pdenet info` knows about one cube."""
+
+    path: Path
+    meta: CubeMeta
+    survey: Survey
+    radiometry: Radiometry
+    thumbnail: Picture
+
+    def upscaled_bytes(self, factor: int = 4) -> int:
+        """What the sharpened cube would take on disk."""
+        return self.meta.upscaled(factor).nbytes
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it but the picture, as JSON can hold it."""
+        meta = asdict(self.meta) | {"dtype": self.meta.dtype.str, "extra": _plain(self.meta.extra)}
+        meta["georeference"]["native"] = _plain(meta["georeference"]["native"])
+        return {
+            "path": str(self.path),
+            **meta,
+            "survey": asdict(self.survey),
+            "radiometry": asdict(self.radiometry),
+            "x4": {"bytes_on_disk": self.upscaled_bytes(), "bytes_for_reading_whole": self.meta.nbytes},
+        }
+
+
+def describe(
+    path: Path,
+    variable: str | None = None,
+    axes: str | None = None,
+    value_range: tuple[float, float] | None = None,
+    quicklook_path: Path | None = None,
+    overwrite: bool = False,
+) -> Description:
+    """All that can be said of the cube in `path`; with `quicklook_path`, an RGB picture of it as well."""
+    with open_cube(path, variable, axes) as cube:
+        survey = Survey.of(cube)
+        radiometry = Radiometry.of(cube.meta, survey, value_range)
+        picture = quicklook(cube)
+    if quicklook_path is not None:
+        write_beside(quicklook_path, png(picture), overwrite=overwrite)
+    return Description(path, cube.meta, survey, radiometry, picture)
+
+
+def _plain(value: Any) -> Any:
+    """A header's odds and ends as JSON can hold them."""
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
