@@ -1,3 +1,24 @@
-"""pdenet: sharper hyperspectral images, and how far each pixel can be trusted."""
+"""pdenet: sharper hyperspectral images, and how far each pixel can be trusted.
+
+The map of the house; imports only go down (a test enforces it):
+
+    7 cli/           Typer: parse, call one tool, print; main() turns PdenetError into a line and an exit code
+    6 tools/         the verbs on paths: paths in, a report out
+    5 inference.py   Posterior and the one loop super_resolve
+      training/      patches, recipes, the training loop and its checkpoints
+    4 models.py      weights files that describe themselves
+    3 networks/      torch; the NETWORKS table
+      formats/       the FORMATS table, open_cube, create_cube
+      degradation.py  tiling.py  summaries.py  picture.py
+    2 cube.py        Window, CubeMeta, Cube
+      georeference.py  radiometry.py
+    1 errors.py      PdenetError and its children, each with its exit code
+"""
+
+from pdenet_cli.cube import Cube, CubeMeta, Window
+from pdenet_cli.formats import create_cube, open_cube
+from pdenet_cli.radiometry import Radiometry, Survey
 
 __version__ = "0.1.0"
+
+__all__ = ["Cube", "CubeMeta", "Radiometry", "Survey", "Window", "create_cube", "open_cube"]

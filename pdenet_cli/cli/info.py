@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -14,7 +14,12 @@ from rich.table import Table
 from pdenet_cli.cli import options
 from pdenet_cli.cli.console import complain, out
 from pdenet_cli.errors import BatchError, PdenetError, UsageError
-from pdenet_cli.picture import Picture
+
+if TYPE_CHECKING:
+    from pdenet_cli.cube import CubeMeta
+    from pdenet_cli.georeference import Georeference
+    from pdenet_cli.picture import Picture
+    from pdenet_cli.tools.describe import Description
 
 
 def info(
@@ -52,7 +57,7 @@ def info(
         raise BatchError(f"{len(failed)} of {len(files)} files could not be read; see above.")
 
 
-def _show(description: Any) -> None:
+def _show(description: Description) -> None:
     meta, survey, radiometry = description.meta, description.survey, description.radiometry
     table = Table(title=escape(str(description.path)), show_header=False, box=None, title_justify="left")
     table.add_column(style="dim", no_wrap=True)
@@ -77,10 +82,8 @@ def _show(description: Any) -> None:
     row("radiometry", f"0..1 is {radiometry.reason}")
     finer = meta.upscaled(4)
     size = f"{finer.bands} x {finer.rows} x {finer.columns}"
-    row(
-        "x4 output",
-        f"{size}, {_bytes(finer.nbytes)} on disk; {_bytes(meta.nbytes)} of memory to read it whole",
-    )
+    row("x4 output", f"{size}, {_bytes(finer.nbytes)} on disk")
+    row("memory", f"{_bytes(meta.nbytes)} to hold the input whole, {_bytes(finer.nbytes)} the x4 output")
     for note in meta.notes:
         row("note", note)
     out.print(table)
@@ -88,7 +91,7 @@ def _show(description: Any) -> None:
         out.print(_thumbnail(description.thumbnail))
 
 
-def _wavelengths(meta: Any) -> str:
+def _wavelengths(meta: CubeMeta) -> str:
     if meta.wavelengths is None:
         return "none in the file"
     first, last = min(meta.wavelengths), max(meta.wavelengths)
@@ -96,7 +99,7 @@ def _wavelengths(meta: Any) -> str:
     return f"{first:g} to {last:g} {meta.wavelength_units or '(no unit)'}{fwhm}"
 
 
-def _georeference(where: Any) -> str:
+def _georeference(where: Georeference) -> str:
     if where.transform is None:
         points = f"{len(where.points)} ground control points" if where.points else ""
         return points or ("rational polynomial coefficients" if where.rpc else "none")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import FormatError, OutputError, PdenetError
-from pdenet_cli.formats import envi
+from pdenet_cli.formats import envi, tiff
 from pdenet_cli.formats.base import Format, OpenOptions
+from pdenet_cli.formats.output import Output, refuse_existing, unwritable
 
-FORMATS: tuple[Format, ...] = (envi.FORMAT,)
+FORMATS: tuple[Format, ...] = (tiff.FORMAT, envi.FORMAT)
 """Asked in this order; ENVI stands last because any bytes at all may be its data file."""
 
 HEAD_BYTES = 4096
@@ -38,23 +37,23 @@ def open_cube(path: str | Path, variable: str | None = None, axes: str | None = 
 @contextmanager
 def create_cube(path: str | Path, meta: CubeMeta, *, overwrite: bool = False) -> Iterator[Cube]:
     """A new cube in the format of `path`'s suffix; its name appears only when the block ends well."""
-    path = Path(path)
-    chosen = output_format(path)
-    assert chosen.create is not None
-    finals = chosen.outputs(path)
-    refuse_existing(finals, overwrite)
-    parts = tuple(beside(final) for final in finals)
-    _remove(parts)
+    output = new_output(path, overwrite=overwrite)
+    output.discard()
     try:
-        with chosen.create(parts, meta) as cube:
+        with output.create(meta) as cube:
             yield cube
-        commit(parts, finals)
+        output.commit()
     except OSError as error:
-        if isinstance(error, PdenetError):
-            raise
-        raise OutputError(f"{path}: cannot be written ({_one_line(error)}).") from error
+        raise unwritable(output.path, error) from error
     finally:
-        _remove(parts)
+        output.discard()
+
+
+def new_output(path: str | Path, *, overwrite: bool = False) -> Output:
+    """An output in the format of `path`'s suffix; refused here and now if it cannot come to be."""
+    output = Output(Path(path), output_format(Path(path)))
+    refuse_existing(output.finals, overwrite)
+    return output
 
 
 def output_format(path: Path) -> Format:
@@ -65,41 +64,6 @@ def output_format(path: Path) -> Format:
             return candidate
     known = " ".join(s for f in writable for s in f.suffixes)
     raise OutputError(f"{path}: no format is written with the suffix '{path.suffix}'. Use one of {known}.")
-
-
-def beside(final: Path) -> Path:
-    """Where an output grows until it is whole: a hidden neighbour, so that the last step is a rename."""
-    return final.with_name(f".{final.name}.partial")
-
-
-def refuse_existing(finals: tuple[Path, ...], overwrite: bool) -> None:
-    """Stop before any work if an output is there already, or its folder is not."""
-    for final in finals:
-        if final.exists() and not overwrite:
-            raise OutputError(f"{final} exists. Use --overwrite to replace it.")
-        if not final.parent.is_dir():
-            raise OutputError(f"{final.parent} is not a folder. Make it first.")
-        if not os.access(final.parent, os.W_OK):
-            raise OutputError(f"{final.parent}: no permission to write there.")
-
-
-def commit(parts: tuple[Path, ...], finals: tuple[Path, ...]) -> None:
-    """Give finished outputs their names, the one that readers open last."""
-    for part, final in zip(parts, finals, strict=True):
-        if final.is_dir():
-            shutil.rmtree(final)
-        if part.is_file():
-            with part.open("rb+") as file:
-                os.fsync(file.fileno())
-        part.replace(final)
-
-
-def _remove(parts: tuple[Path, ...]) -> None:
-    for part in parts:
-        if part.is_dir():
-            shutil.rmtree(part)
-        else:
-            part.unlink(missing_ok=True)
 
 
 def _head(path: Path) -> bytes:

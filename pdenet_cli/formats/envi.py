@@ -300,7 +300,8 @@ def header_fields(meta: CubeMeta, code: int) -> dict[str, Any]:
 
 
 def _map_fields(where: Georeference) -> dict[str, Any]:
-    wkt = where.native.get("wkt") or crs.esri_wkt(where.crs)
+    # An ENVI scene keeps its own words; any other gets ENVI's words for its coordinate system.
+    wkt = where.native.get("wkt") if "map info" in where.native else crs.esri_wkt(where.crs)
     fields = {"coordinate system string": f"{{{wkt}}}" if wkt else None}
     if where.transform is not None:
         projection, tail = where.native.get("map info") or crs.to_map_info(where.crs)

@@ -19,6 +19,9 @@ from pdenet_cli.errors import ModelError
 from pdenet_cli.networks.base import Draw, Network, NetworkConfig
 
 
+Convolve = Callable[[Tensor, Tensor], Tensor]
+
+
 @dataclass(frozen=True)
 class PDENetConfig(NetworkConfig):
     """The size of the network, and the choices where the paper's own are weak."""
@@ -204,34 +207,34 @@ class Unit(nn.Module):
 
     def forward(self, features: list[Tensor], masks: Tensor | None) -> Tensor:
         choice, spectral, spatial = (None,) * 3 if masks is None else masks.split(self.masks, dim=1)
-        x = _compress(features, self.compress, choice if self.chooses else None).relu()
+        x = _compress(features, self.compress, choice if self.chooses else None)
         x = _refine(along_bands, x, self.spectral1, self.spectral2, spectral)
         return _refine(across_pixels, x, self.spatial1, self.spatial2, spatial)
 
 
 def _compress(features: list[Tensor], weight: Tensor, masks: Tensor | None) -> Tensor:
-    """A 1x1x1 convolution of the features side by side, without the copy that puts them there."""
-    if masks is not None and len(masks) == 1:
-        weight, masks = weight * masks, None
+    """ReLU of a 1x1x1 convolution of the features side by side, without the copy that puts them there."""
     widths = [feature.shape[-1] for feature in features]
-    if masks is not None:
+    if masks is not None and len(masks) == 1:
+        weight = weight * masks
+    elif masks is not None:
         parts = masks[:, None, None, None].split(widths, dim=-1)
         features = [feature * part for feature, part in zip(features, parts, strict=True)]
     weights = weight.t().split(widths)  # (inputs, width), cut where the features meet
     x = features[0].flatten(0, 3) @ weights[0]
     for feature, part in zip(features[1:], weights[1:], strict=True):
-        x = x.addmm_(feature.flatten(0, 3), part)
-    return x.view(*features[0].shape[:4], -1)
+        x.addmm_(feature.flatten(0, 3), part)
+    return x.relu_().view(*features[0].shape[:4], -1)
 
 
-def _refine(
-    convolve: Callable[[Tensor, Tensor], Tensor], x: Tensor, first: Tensor, second: Tensor, masks: Tensor | None
-) -> Tensor:
+def _refine(convolve: Convolve, x: Tensor, first: Tensor, second: Tensor, masks: Tensor | None) -> Tensor:
     """x plus two convolutions of it, of which each channel counts as much as its mask says."""
-    if masks is not None and len(masks) == 1:
-        second, masks = second * masks.view(-1, *[1] * (second.ndim - 1)), None
-    change = convolve(convolve(x, first).relu(), second)
-    return x + (change if masks is None else change * masks[:, None, None, None])
+    hidden = convolve(x, first).relu_()
+    if masks is None:
+        return convolve(hidden, second).add_(x)
+    if len(masks) == 1:
+        return convolve(hidden, second * masks.view(-1, *[1] * (second.ndim - 1))).add_(x)
+    return convolve(hidden, second).mul_(masks[:, None, None, None]).add_(x)
 
 
 def along_bands(x: Tensor, weight: Tensor) -> Tensor:

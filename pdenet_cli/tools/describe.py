@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli.cube import CubeMeta
-from pdenet_cli.formats import open_cube, write_beside
+from pdenet_cli.formats import open_cube
+from pdenet_cli.formats.output import write_beside
 from pdenet_cli.picture import Picture, png, quicklook
 from pdenet_cli.radiometry import Radiometry, Survey
 

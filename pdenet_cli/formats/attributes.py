@@ -1,0 +1,196 @@
+"""What a cube says of itself as named values, for formats that keep attributes or small variables.
+
+Our own files use ENVI's words with underscores; foreign ones are understood by the names that are usual.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pdenet_cli.cube import CubeMeta
+from pdenet_cli.formats import crs
+from pdenet_cli.georeference import Georeference, GroundPoint
+
+_USUAL = {
+    "wavelengths": """wavelength wavelengths wavlength wavlengths wl wls wvl wvls lambda lambdas wave waves
+        bandcenter bandcenters bandcentre bandcentres centerwavelength centerwavelengths centrewavelengths
+        centralwavelength centralwavelengths wavelengthnm wavelengthsnm wavelengthum wavelengthsum bandsnm""",
+    "wavelength_units": "wavelengthunits wavelengthunit wavelengthsunits wavelengthsunit wlunits",
+    "fwhm": "fwhm fwhms fwhmnm bandwidth bandwidths",
+    "good_bands": "bbl goodbands goodband goodbandlist goodwavelengths",
+    "band_names": "bandnames bandname",
+    "default_bands": "defaultbands",
+    "nodata": "nodata nodatavalue fillvalue missingvalue dataignorevalue",
+    "reflectance_scale": "reflectancescalefactor reflectancescale",
+    "gains": "datagainvalues",
+    "offsets": "dataoffsetvalues",
+}
+FIELDS = {word: field for field, words in _USUAL.items() for word in words.split()}
+"""The plain form of every usual name, and the field of CubeMeta that it stands for."""
+
+PLACE = ("crs_wkt", "crs", "GeoTransform", "pixel_is_point", "anchor", "points", "rpc", "native")
+"""The names under which a georeference is kept."""
+
+
+def field_of(name: str) -> str | None:
+    """The field of CubeMeta that a value of this name usually is."""
+    return FIELDS.get(re.sub(r"[^a-z0-9]", "", name.lower()))
+
+
+def understood(values: Mapping[str, Any], bands: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of CubeMeta that are among `values`, and what is left over."""
+    fields: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for name, value in values.items():
+        field = "gains" if name == "scale_factor" else "offsets" if name == "add_offset" else field_of(name)
+        meant = None if field is None else _as_field(field, value, bands)
+        if field is None or meant is None:
+            rest[name] = value
+        elif field not in fields or name == "nodata":
+            fields[field] = meant  # `nodata` is exact where `_FillValue` is rounded to the pixels' type
+    if "wavelengths" in fields and "wavelength_units" not in fields:
+        fields |= _units_by_name(values)
+    return fields, rest
+
+
+def _as_field(field: str, value: Any, bands: int) -> Any:
+    if field == "wavelength_units":
+        return value if isinstance(value, str) else None
+    if field == "band_names":
+        names = [value] if isinstance(value, str) else value
+        return tuple(names) if isinstance(names, list) and all(isinstance(n, str) for n in names) else None
+    found = numbers(value)
+    if found is None:
+        return None
+    if field in ("nodata", "reflectance_scale"):
+        return found[0] if len(found) == 1 else None
+    if field == "default_bands":
+        inside = all(b.is_integer() and 1 <= b <= bands for b in found)
+        return tuple(int(b) - 1 for b in found) if inside else None
+    if field == "good_bands":
+        return tuple(g != 0 for g in found) if set(found) <= {0, 1} else None
+    if field in ("gains", "offsets") and len(found) == 1:
+        return found * bands
+    return found
+
+
+def numbers(value: Any) -> tuple[float, ...] | None:
+    """A number, a list of them or a text of them as floats; None for anything else."""
+    if isinstance(value, str):
+        value = value.strip("{}[]() \n").replace(",", " ").split()
+    elif not isinstance(value, (list, tuple)):
+        value = [value]
+    try:
+        return tuple(float(item) for item in value) or None
+    except (TypeError, ValueError):
+        return None
+
+
+def _units_by_name(values: Mapping[str, Any]) -> dict[str, str]:
+    for name in values:
+        if field_of(name) == "wavelengths" and name.lower().endswith(("nm", "um")):
+            return {"wavelength_units": "Micrometers" if name.lower().endswith("um") else "Nanometers"}
+    return {}
+
+
+def spoken(meta: CubeMeta) -> dict[str, Any]:
+    """The fields of a cube, but for its georeference and `extra`, under the names that `understood` knows."""
+    values: dict[str, Any] = {
+        "wavelength": meta.wavelengths,
+        "wavelength_units": meta.wavelength_units,
+        "fwhm": meta.fwhm,
+        "bbl": None if meta.good_bands is None else [int(good) for good in meta.good_bands],
+        "band_names": meta.band_names,
+        "default_bands": None if meta.default_bands is None else [band + 1 for band in meta.default_bands],
+        "nodata": meta.nodata,
+        "reflectance_scale_factor": meta.reflectance_scale,
+        "data_gain_values": meta.gains,
+        "data_offset_values": meta.offsets,
+    }
+    return {name: _listed(value) for name, value in values.items() if value is not None}
+
+
+def spoken_extra(meta: CubeMeta, taken: Mapping[str, Any]) -> dict[str, Any]:
+    """The rest of a header as values that any attribute can hold: texts, numbers, lists of either."""
+    return {
+        name: _plain(value)
+        for name, value in meta.extra.items()
+        if name not in taken and field_of(name) is None
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, (list, tuple)):
+        kinds = {str if isinstance(v, str) else float if isinstance(v, (int, float)) else None for v in value}
+        if kinds in ({str}, {float}):
+            return list(value)
+    return json.dumps(value, default=str)
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def spoken_place(where: Georeference) -> dict[str, Any]:
+    """A georeference as named values, in the words of GDAL and the CF conventions where they have one."""
+    values: dict[str, Any] = {
+        "crs_wkt": crs.gdal_wkt(where.crs),
+        "crs": where.crs,
+        "GeoTransform": where.transform and " ".join(repr(float(v)) for v in where.transform),
+        "pixel_is_point": int(where.pixel_is_point) or None,
+        "anchor": list(where.anchor) if any(where.anchor) else None,
+        "points": [v for p in where.points for v in (p.column, p.row, p.x, p.y, p.z)] or None,
+        "rpc": where.rpc and _json(where.rpc),
+        "native": where.native and _json(where.native),
+    }
+    return {name: value for name, value in values.items() if value}
+
+
+def understood_place(values: Mapping[str, Any]) -> Georeference:
+    """The georeference that named values give, ours or those of GDAL and rioxarray."""
+    transform = numbers(values.get("GeoTransform"))
+    anchor = numbers(values.get("anchor"))
+    flat = numbers(values.get("points")) or ()
+    points = np.reshape(flat[: len(flat) // 5 * 5], (-1, 5))
+    system = values.get("crs") or values.get("crs_wkt") or values.get("spatial_ref")
+    return Georeference(
+        transform=transform if transform is not None and len(transform) == 6 else None,
+        crs=system if isinstance(system, str) else None,
+        pixel_is_point=bool(values.get("pixel_is_point", False)),
+        anchor=anchor if anchor is not None and len(anchor) == 2 else (0.0, 0.0),
+        points=tuple(GroundPoint(*map(float, point)) for point in points),
+        rpc=_mapping(values.get("rpc")),
+        native=_mapping(values.get("native")) or {},
+    )
+
+
+def _json(values: Mapping[str, Any]) -> str:
+    kept = {}
+    for name, value in values.items():
+        try:
+            kept[name] = json.loads(json.dumps(value))
+        except (TypeError, ValueError):
+            continue  # bytes and the like: only the format they came from could use them
+    return json.dumps(kept) if kept else ""
+
+
+def _mapping(text: Any) -> dict[str, Any] | None:
+    try:
+        found = _tuples(json.loads(text))
+    except (TypeError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _tuples(value: Any) -> Any:
+    """JSON's lists as tuples, and the number keys that JSON made texts of as numbers again."""
+    if isinstance(value, dict):
+        return {int(name) if name.isdigit() else name: _tuples(item) for name, item in value.items()}
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

@@ -1,0 +1,176 @@
+"""Which of a file's variables is the cube, and which of its axes are bands, rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pdenet_cli.cube import INTERLEAVES, Pixels, Sliceable
+from pdenet_cli.errors import FormatError, UsageError
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A named array in a file; small ones come with their value, the others with a way to their pixels."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any] | None  # None: not numbers
+    value: Any = None  # a text, a number or a list of them
+    array: Sliceable | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.shape} {self.dtype or 'no numbers'}"
+
+    @property
+    def is_cube(self) -> bool:
+        return self.dtype is not None and len(self.shape) == 3 and 0 not in self.shape
+
+
+def choose_variable(
+    path: Path, variables: Sequence[Variable], asked: str | None, wavelength_counts: Collection[int]
+) -> tuple[Variable, tuple[str, ...]]:
+    """The variable asked for, else the only cube, else the only cube with as many bands as wavelengths."""
+    cubes = [v for v in variables if v.is_cube]
+    if asked is not None:
+        found = [v for v in variables if v.name.strip("/") == asked.strip("/")]
+        if not found:
+            raise FormatError(f"{path}: no variable '{asked}'. It has {listed(cubes or variables)}.")
+        if found[0].dtype is None or len(found[0].shape) not in (2, 3) or 0 in found[0].shape:
+            raise FormatError(f"{path}: {found[0]} is not a cube. It has {listed(cubes or variables)}.")
+        return found[0], ()
+    if not cubes:
+        raise FormatError(f"{path}: no three-dimensional variable of numbers. It has {listed(variables)}.")
+    matching = [v for v in cubes if set(v.shape) & set(wavelength_counts)]
+    chosen = cubes if len(cubes) == 1 else matching
+    if len(chosen) != 1:
+        raise FormatError(
+            f"{path}: {len(cubes)} three-dimensional variables: {listed(cubes)}. Choose one with --var."
+        )
+    others = [v for v in cubes if v is not chosen[0]]
+    because = f"{chosen[0].name} taken because it has as many bands as the file has wavelengths"
+    return chosen[0], (f"{because}; also there: {listed(others)}",) if others else ()
+
+
+def listed(variables: Sequence[Variable], most: int = 8) -> str:
+    """The variables by name, shape and type, as a sentence can hold them."""
+    if not variables:
+        return "none"
+    more = f" and {len(variables) - most} more" if len(variables) > most else ""
+    return ", ".join(str(v) for v in variables[:most]) + more
+
+
+BAND_AXES = {"band", "bands", "wavelength", "wavelengths", "wl", "lambda", "spectral", "channel", "channels"}
+ROW_AXES = {"y", "row", "rows", "line", "lines", "lat", "latitude", "northing", "downtrack", "height"}
+COLUMN_AXES = {"x", "column", "columns", "sample", "samples", "lon", "longitude", "easting", "crosstrack"}
+COLUMN_AXES |= {"width", "col", "cols"}
+
+
+def choose_axes(
+    path: Path,
+    variable: Variable,
+    asked: str | None,
+    wavelength_counts: Collection[int],
+    *,
+    names: Sequence[str] = (),
+    convention: str | None = None,
+) -> tuple[str, tuple[str, ...]]:
+    """The order of a variable's axes and, where it was not certain, a word on how it was told.
+
+    In this order: what the user says; the names of the dimensions; the axis as long as the list of
+    wavelengths; the format's own `convention`; the odd one out when a scene is square. Else an error.
+    """
+    shape = variable.shape
+    if asked is not None:
+        if sorted(asked) != ["b", "c", "r"]:
+            raise UsageError(f"--axes {asked}: expected b, r and c once each, such as rcb.")
+        return asked, ()
+    named = _by_name(names)
+    if named:
+        return named, ()
+    fitting = {axes for axes in ("brc", "rbc", "rcb") if shape[axes.index("b")] in wavelength_counts}
+    if convention and (not fitting or convention in fitting):
+        return convention, () if fitting else (f"axes taken as {spelled(convention)}, the format's custom",)
+    if len(fitting) == 1:
+        axes = fitting.pop()
+        return axes, (f"axes taken as {spelled(axes)}: the bands are as many as the wavelengths",)
+    odd = [i for i in range(3) if shape.count(shape[i]) == 1]
+    if not fitting and len(odd) == 1:
+        axes = ("brc", "rbc", "rcb")[odd[0]]
+        return axes, (f"axes taken as {spelled(axes)}: the other two are equal",)
+    raise FormatError(
+        f"{path}: {variable.name} {shape} does not say which axis holds the bands. Say it with --axes, "
+        "such as rcb for rows, columns, bands."
+    )
+
+
+def _by_name(names: Sequence[str]) -> str | None:
+    letters = ""
+    for name in names:
+        plain = name.rpartition("/")[2].lower()
+        known = {"b": BAND_AXES, "r": ROW_AXES, "c": COLUMN_AXES}
+        letters += next((letter for letter, words in known.items() if plain in words), "?")
+    if letters.count("b") == 1 and len(letters) == 3 and letters.count("?") == 2:
+        letters = letters.replace("?", "r", 1).replace("?", "c", 1)
+    elif letters.count("?") == 1:
+        letters = letters.replace("?", (set("brc") - set(letters)).pop())
+    return letters if sorted(letters) == ["b", "c", "r"] else None
+
+
+def spelled(axes: str) -> str:
+    """The order of the axes in words."""
+    return " x ".join({"b": "bands", "r": "rows", "c": "columns"}[axis] for axis in axes)
+
+
+def interleave(axes: str) -> str:
+    """The interleave that lies nearest to an order of axes: where its bands are."""
+    return {order.index("b"): name for name, order in INTERLEAVES.items()}[axes.index("b")]
+
+
+@dataclass(frozen=True)
+class OneBand:
+    """A matrix seen as a cube of one band, its last axis."""
+
+    matrix: Sliceable
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*self.matrix.shape, 1)
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
+        part: Pixels = np.asarray(self.matrix[key[:2]])[..., None]
+        return part[:, :, key[2]]
+
+
+@dataclass(frozen=True)
+class FoldedPixels:
+    """A matrix of spectra seen as a cube; its pixels run down the columns of the picture, as in MATLAB.
+
+    Its axes are (columns, rows, bands) where the pixels come first and (bands, columns, rows) elsewhere.
+    """
+
+    matrix: Sliceable
+    rows: int
+    columns: int
+    pixels_first: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        bands = self.matrix.shape[1 if self.pixels_first else 0]
+        picture = (self.columns, self.rows)
+        return (*picture, bands) if self.pixels_first else (bands, *picture)
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
+        bands = key[2] if self.pixels_first else key[0]
+        columns, rows = key[:2] if self.pixels_first else key[1:]
+        first, end, _ = columns.indices(self.columns)
+        pixels = slice(first * self.rows, max(first, end) * self.rows)
+        if self.pixels_first:
+            part = np.asarray(self.matrix[pixels, bands])
+            return part.reshape(-1, self.rows, part.shape[1])[:, rows]
+        part = np.asarray(self.matrix[bands, pixels])
+        return part.reshape(part.shape[0], -1, self.rows)[:, :, rows]

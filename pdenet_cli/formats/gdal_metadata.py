@@ -1,0 +1,184 @@
+"""GDAL_METADATA, the XML in which GeoTIFFs keep what TIFF has no tag for: wavelengths, scales, names."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+from defusedxml import ElementTree
+
+from pdenet_cli.cube import CubeMeta
+
+ROLES = {"DESCRIPTION": "description", "SCALE": "scale", "OFFSET": "offset", "UNITTYPE": "unittype"}
+"""Band items that GDAL itself understands, and the role that tells it so."""
+
+# What the file says about its own layout, or about the pixels it has now: never carried over to another.
+STALE = {"samples", "lines", "bands", "data_type", "interleave", "byte_order", "header_offset", "file_type"}
+STALE |= {"file_compression", "map_info", "coordinate_system_string", "area_or_point", "layout", "repr"}
+
+# Dataset items with a field of their own in CubeMeta, by ENVI's names where ENVI has one.
+OWN = {"wavelength", "wavelength_units", "fwhm", "bbl", "band_names", "default_bands", "data_ignore_value"}
+OWN |= {"reflectance_scale_factor", "data_gain_values", "data_offset_values", "variable", "anchor"}
+
+BAND_OWN = {"wavelength", "wavelength_units", "fwhm", "bbl", "CENTRAL_WAVELENGTH_UM", "FWHM_UM"}
+BAND_OWN |= {"description", "scale", "offset"}
+
+
+class Items:
+    """The items of a GDAL_METADATA text, those of the dataset and those of each band."""
+
+    def __init__(self, text: str, bands: int) -> None:
+        self.bands = bands
+        self.dataset: dict[str, str] = {}
+        self.band: dict[str, list[str | None]] = {}
+        for item in ElementTree.fromstring(text).iter("Item"):
+            name, domain, value = item.get("name", ""), item.get("domain", ""), item.text or ""
+            sample = item.get("sample", "")
+            if domain not in ("", "ENVI", "IMAGERY") or not name or name.upper().startswith("STATISTICS_"):
+                continue
+            if sample.isdecimal() and len(sample) < 9:
+                if int(sample) < bands:
+                    self.band.setdefault(item.get("role", name), [None] * bands)[int(sample)] = value
+            elif domain == "ENVI":
+                self.dataset.setdefault(name.replace("_", " "), value)  # GDAL joins ENVI's words
+            else:
+                self.dataset[name] = value
+
+    @property
+    def own(self) -> dict[str, str]:
+        """The dataset's items that have a field of their own, by ENVI's names joined as GDAL joins them."""
+        joined = {_joined(name): value for name, value in self.dataset.items()}
+        return {name: value for name, value in joined.items() if name in OWN}
+
+    def meta(self) -> dict[str, Any]:
+        """The fields of CubeMeta that the items give, by name."""
+        wavelengths, units, fwhm = self.numbers("wavelength"), self.word("wavelength_units"), None
+        if wavelengths is None and (micrometres := self.numbers("CENTRAL_WAVELENGTH_UM")) is not None:
+            wavelengths, units, fwhm = micrometres, "Micrometers", self.numbers("FWHM_UM")
+        good, defaults = self.numbers("bbl"), _numbers(_listed(self.own.get("default_bands", "")))
+        names = self.band.get("description") or _listed(self.own.get("band_names", ""))
+        scale = _numbers([self.own.get("reflectance_scale_factor")])
+        fields = dict(
+            wavelengths=wavelengths,
+            wavelength_units=units,
+            fwhm=fwhm or self.numbers("fwhm"),
+            good_bands=None if good is None else tuple(value != 0 for value in good),
+            band_names=tuple(name or f"Band {i + 1}" for i, name in enumerate(names)) if names else None,
+            default_bands=_zero_based(defaults, self.bands),
+            reflectance_scale=scale[0] if scale and scale[0] else None,
+            gains=self.numbers("scale", "data_gain_values"),
+            offsets=self.numbers("offset", "data_offset_values"),
+            variable=self.own.get("variable"),
+            extra=self.extra(),
+        )
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def anchor(self) -> tuple[float, float] | None:
+        """The corner that a rotated picture names as its tie point, for which GeoTIFF has no tag."""
+        values = _numbers(_listed(self.own.get("anchor", "")))
+        return (values[0], values[1]) if values and len(values) == 2 else None
+
+    def numbers(self, *names: str) -> tuple[float, ...] | None:
+        """One number per band under the first of these names, on the bands or as a list on the dataset."""
+        lists = [self.band.get(name, []) for name in names]
+        lists += [_listed(self.own.get(name, "")) for name in names]
+        found = (values for words in lists if (values := _numbers(words)) is not None)
+        return next((values for values in found if len(values) == self.bands), None)
+
+    def word(self, name: str) -> str | None:
+        """A word that stands on the bands or once on the dataset."""
+        return next(filter(None, self.band.get(name, [])), None) or self.own.get(name)
+
+    def extra(self) -> dict[str, Any]:
+        """What has no field of its own; a value for each band becomes a list."""
+        names = {role: name for name, role in ROLES.items()}
+        per_band = {
+            names.get(name, name): [value or "" for value in values]
+            for name, values in self.band.items()
+            if name not in BAND_OWN
+        }
+        return per_band | {n: v for n, v in self.dataset.items() if _joined(n) not in OWN | STALE}
+
+
+def text(meta: CubeMeta, anchor: tuple[float, float] | None = None) -> str:
+    """The GDAL_METADATA of a cube, empty if there is nothing to say."""
+    defaults = meta.default_bands
+    dataset: dict[str, Any] = {
+        "default_bands": None if defaults is None else [band + 1 for band in defaults],
+        "reflectance_scale_factor": meta.reflectance_scale,
+        "variable": meta.variable,
+        "anchor": anchor,
+    }
+    per_band: dict[str, Sequence[Any] | None] = {
+        "wavelength": meta.wavelengths,
+        "wavelength_units": [meta.wavelength_units or _guessed_units(meta)] * meta.bands,
+        "fwhm": meta.fwhm,
+        "bbl": None if meta.good_bands is None else [int(good) for good in meta.good_bands],
+        "OFFSET": meta.offsets,
+        "SCALE": meta.gains,
+        "DESCRIPTION": meta.band_names,
+    }
+    for name, value in meta.extra.items():
+        if _joined(name) in OWN | STALE:
+            continue
+        if isinstance(value, (list, tuple)) and len(value) == meta.bands > 1:
+            per_band.setdefault(name, value)
+        else:
+            dataset.setdefault(name, value)
+    lines = [_item(name, value) for name, value in dataset.items() if value is not None]
+    for band in range(meta.bands):
+        for name, values in per_band.items():
+            if values is not None and values[band] is not None:
+                lines.append(_item(name, values[band], f' sample="{band}"'))
+    return "\n".join(("<GDALMetadata>", *lines, "</GDALMetadata>", "")) if lines else ""
+
+
+def _guessed_units(meta: CubeMeta) -> str | None:
+    # EnMAP-Box and QGIS pass over wavelengths that have no unit.
+    if meta.wavelengths is None:
+        return None
+    return "Micrometers" if max(meta.wavelengths) < 100 else "Nanometers"
+
+
+def _item(name: str, value: Any, sample: str = "") -> str:
+    role = f' role="{ROLES[name]}"' if sample and name in ROLES else ""
+    return f"  <Item name={quoteattr(_legal(name))}{sample}{role}>{escape(_legal(worded(value)))}</Item>"
+
+
+def worded(value: Any) -> str:
+    """A value as the text that ENVI and GDAL would write for it."""
+    if isinstance(value, (list, tuple)):
+        return "{" + ", ".join(map(worded, value)) + "}"
+    if isinstance(value, float):
+        return str(int(value)) if abs(value) < 1e15 and value == int(value) else repr(float(value))
+    return str(value)
+
+
+def _legal(words: str) -> str:
+    # XML has no way at all to hold most control characters.
+    return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "", words)
+
+
+def _joined(name: str) -> str:
+    return name.strip().lower().replace(" ", "_")
+
+
+def _listed(words: str) -> list[str]:
+    return [part.strip() for part in words.strip().strip("{}").split(",")] if words.strip() else []
+
+
+def _numbers(words: Sequence[str | None]) -> tuple[float, ...] | None:
+    try:
+        numbers = tuple(float(word or "") for word in words)
+    except ValueError:
+        return None
+    return numbers if numbers and all(map(math.isfinite, numbers)) else None
+
+
+def _zero_based(bands: tuple[float, ...] | None, count: int) -> tuple[int, ...] | None:
+    if bands is None or not all(1 <= band <= count for band in bands):
+        return None
+    return tuple(int(band) - 1 for band in bands)

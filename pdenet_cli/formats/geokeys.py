@@ -1,0 +1,207 @@
+"""GeoTIFF: between the tags that place a picture on the ground and a Georeference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pyproj
+from pyproj.exceptions import CRSError
+
+from pdenet_cli.formats import crs
+from pdenet_cli.georeference import Georeference, GroundPoint, Transform
+
+Number = TypeVar("Number", int, float)
+
+SCALE, TIE_POINTS, MATRIX, RPC = 33550, 33922, 34264, 50844
+DIRECTORY, DOUBLES, TEXTS = 34735, 34736, 34737
+TAGS = (SCALE, TIE_POINTS, MATRIX, RPC, DIRECTORY, DOUBLES, TEXTS)
+
+MODEL_TYPE, RASTER_TYPE, CITATION = 1024, 1025, 1026
+GEOGRAPHIC, GEOGRAPHIC_CITATION = 2048, 2049
+PROJECTED, PROJECTED_CITATION = 3072, 3073
+USER_DEFINED = 32767
+ESRI = "ESRI PE String = "  # how ArcGIS, and GDAL after it, put a WKT where only a name was foreseen
+
+RPC_AXES = ("LINE", "SAMP", "LAT", "LONG", "HEIGHT")
+RPC_NUMBERS = ("ERR_BIAS", "ERR_RAND", *(f"{a}_OFF" for a in RPC_AXES), *(f"{a}_SCALE" for a in RPC_AXES))
+RPC_LISTS = ("LINE_NUM_COEFF", "LINE_DEN_COEFF", "SAMP_NUM_COEFF", "SAMP_DEN_COEFF")  # of 20 each
+
+
+def georeference(tags: Mapping[int, Any]) -> Georeference:
+    """Where the tags of a GeoTIFF place its picture."""
+    directory = tuple(int(number) for number in _numbers(tags, DIRECTORY))
+    texts = tags.get(TEXTS)
+    texts = texts if isinstance(texts, str) else ""
+    keys = _keys(directory, _numbers(tags, DOUBLES), texts)
+    point = keys.get(RASTER_TYPE) == 2
+    half = 0.5 if point else 0.0  # the file counts from pixel centres, we from corners
+    ties = list(_groups(_numbers(tags, TIE_POINTS), 6))
+    scale, matrix = _numbers(tags, SCALE), _numbers(tags, MATRIX)
+    kept = {str(code): _plain(tags[code]) for code in (DIRECTORY, DOUBLES, TEXTS) if code in tags}
+    transform: Transform | None = None
+    anchor = (0.0, 0.0)
+    points: tuple[GroundPoint, ...] = ()
+    if len(matrix) == 16:
+        transform = (matrix[3], matrix[0], matrix[1], matrix[7], matrix[4], matrix[5])
+        transform = _moved(transform, -half, -half)
+    elif len(scale) >= 2 and ties and scale[0] and scale[1]:
+        column, row, _, x, y, _ = ties[0]
+        anchor = (column, row)
+        transform = _moved((x, scale[0], 0.0, y, 0.0, -abs(scale[1])), -column - half, -row - half)
+    else:
+        points = tuple(GroundPoint(c + half, r + half, x, y, z) for c, r, _, x, y, z in ties)
+    return Georeference(
+        transform=transform,
+        crs=_crs(keys),
+        pixel_is_point=point,
+        anchor=anchor,
+        points=points,
+        rpc=_rpc(_numbers(tags, RPC)),
+        native={"geo keys": kept} if kept else {},
+    )
+
+
+def tags(where: Georeference) -> dict[int, Any]:
+    """The tags that place a picture there: numbers as lists of float (short keys: of int), texts as str."""
+    kept = where.native.get("geo keys")
+    found = {int(code): value for code, value in kept.items()} if kept else _new_keys(where)
+    half = 0.5 if where.pixel_is_point else 0.0
+    if where.transform is not None:
+        _, xc, xr, _, yc, yr = where.transform
+        if xr or yc or xc < 0 or yr > 0:
+            x, xc, xr, y, yc, yr = _moved(where.transform, half, half)
+            found[MATRIX] = [xc, xr, 0.0, x, yc, yr, 0.0, y, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+        else:
+            column, row = where.anchor
+            x, y = where.ground(column + half, row + half)
+            found[SCALE] = [xc, -yr, 0.0]
+            found[TIE_POINTS] = [column, row, 0.0, x, y, 0.0]
+    elif where.points:
+        found[TIE_POINTS] = [
+            number for p in where.points for number in (p.column - half, p.row - half, 0.0, p.x, p.y, p.z)
+        ]
+    if where.rpc is not None:
+        found[RPC] = [float(where.rpc.get(name, -1)) for name in RPC_NUMBERS]
+        found[RPC] += [float(part) for name in RPC_LISTS for part in where.rpc[name].split()]
+    return found
+
+
+def _numbers(tags: Mapping[int, Any], code: int) -> tuple[float, ...]:
+    """The numbers of a tag, none if the file has something else there."""
+    value = tags.get(code)
+    if value is None or isinstance(value, (str, bytes)):
+        return ()
+    array = np.atleast_1d(np.asarray(value, np.float64)).ravel()
+    return tuple(array.tolist()) if np.isfinite(array).all() else ()
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, (str, bytes)) else np.atleast_1d(value).tolist()
+
+
+def _groups(values: Sequence[Number], size: int) -> Iterator[tuple[Number, ...]]:
+    """The values, `size` at a time; what remains at the end is left out."""
+    return zip(*[iter(values)] * size, strict=False)
+
+
+def _moved(transform: Transform, columns: float, rows: float) -> Transform:
+    """The transform that counts its pixels from another origin."""
+    x, xc, xr, y, yc, yr = transform
+    return x + xc * columns + xr * rows, xc, xr, y + yc * columns + yr * rows, yc, yr
+
+
+def _keys(directory: tuple[int, ...], doubles: tuple[float, ...], texts: str) -> dict[int, Any]:
+    keys: dict[int, Any] = {}
+    for key, place, count, value in _groups(directory[4:], 4):
+        if place == 0:
+            keys[key] = value
+        elif place == DOUBLES and value < len(doubles):
+            keys[key] = doubles[value]
+        elif place == TEXTS:
+            keys[key] = texts[value : value + count].rstrip("|\0")
+    return keys
+
+
+def _crs(keys: Mapping[int, Any]) -> str | None:
+    code = keys.get(PROJECTED if PROJECTED in keys or keys.get(MODEL_TYPE) == 1 else GEOGRAPHIC)
+    if isinstance(code, int) and 0 < code < USER_DEFINED:
+        return f"EPSG:{code}"
+    for citation in (PROJECTED_CITATION, GEOGRAPHIC_CITATION, CITATION):
+        text = str(keys.get(citation, ""))
+        if text.startswith(ESRI):
+            return text.removeprefix(ESRI)
+    return _from_parameters(keys)
+
+
+METHODS = {1: "tmerc", 7: "merc", 8: "lcc", 9: "lcc", 10: "laea", 11: "aea", 12: "aeqd", 17: "eqc", 24: "sinu"}
+PARAMETERS = {
+    "lat_1": (3078,),
+    "lat_2": (3079,),
+    "lat_0": (3081, 3085, 3089),
+    "lon_0": (3080, 3084, 3088),
+    "x_0": (3082, 3086, 3090),
+    "y_0": (3083, 3087, 3091),
+    "k_0": (3092, 3093),
+}
+"""PROJ's names for the common projections and their parameters, and the keys that may hold each."""
+
+
+def _from_parameters(keys: Mapping[int, Any]) -> str | None:
+    """The WKT of a projection that is spelled out key by key in metres, None if it is not a common one."""
+    method, units = METHODS.get(keys.get(3075, 0)), keys.get(3076, 9001)
+    if method is None or units != 9001:
+        return None
+    words = [f"+proj={method}"]
+    for name, places in PARAMETERS.items():
+        words += [f"+{name}={keys[key]!r}" for key in places if isinstance(keys.get(key), (int, float))][:1]
+    if keys.get(3075) == 9:
+        words += [word.replace("lat_0", "lat_1") for word in words if "lat_0" in word]
+    if method == "eqc":
+        words = [word.replace("lat_1", "lat_ts") for word in words]
+    try:
+        if 2057 in keys and keys.get(GEOGRAPHIC, USER_DEFINED) == USER_DEFINED:
+            words += [f"+a={keys[2057]!r}", f"+rf={keys[2059]!r}" if 2059 in keys else f"+b={keys[2058]!r}"]
+            return pyproj.CRS.from_proj4(" ".join((*words, "+units=m +no_defs"))).to_wkt()
+        projected = pyproj.CRS.from_proj4(" ".join((*words, "+units=m +no_defs")))
+        base = pyproj.CRS.from_epsg(int(keys[GEOGRAPHIC]))
+        name = str(keys.get(PROJECTED_CITATION) or keys.get(CITATION) or "unnamed")
+        return pyproj.crs.ProjectedCRS(projected.coordinate_operation, name, geodetic_crs=base).to_wkt()
+    except (CRSError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _new_keys(where: Georeference) -> dict[int, Any]:
+    """The three key tags for a coordinate system that came from another format."""
+    raster = {RASTER_TYPE: 2 if where.pixel_is_point else 1}
+    system, code = crs.parsed(where.crs), crs.epsg(where.crs)
+    if system is None:
+        return _encoded(raster) if where.pixel_is_point else {}
+    kind = GEOGRAPHIC if system.is_geographic else PROJECTED
+    citation = GEOGRAPHIC_CITATION if system.is_geographic else PROJECTED_CITATION
+    keys: dict[int, Any] = {MODEL_TYPE: 2 if kind == GEOGRAPHIC else 1, **raster}
+    if code is not None and code < USER_DEFINED:
+        return _encoded({**keys, CITATION: system.name, kind: code})
+    return _encoded({**keys, kind: USER_DEFINED, citation: f"{ESRI}{crs.esri_wkt(where.crs)}"})
+
+
+def _encoded(keys: Mapping[int, Any]) -> dict[int, Any]:
+    directory, texts = [1, 1, 0, len(keys)], ""
+    for key, value in sorted(keys.items()):
+        if isinstance(value, str):
+            # A bar ends each text, and only ASCII is allowed.
+            value = value.encode("ascii", "replace").decode().replace("|", "/") + "|"
+            directory += [key, TEXTS, len(value), len(texts)]
+            texts += value
+        else:
+            directory += [key, 0, 1, value]
+    return {DIRECTORY: directory} | ({TEXTS: texts} if texts else {})
+
+
+def _rpc(numbers: tuple[float, ...]) -> dict[str, str] | None:
+    if len(numbers) < 92:
+        return None
+    names = {name: repr(value) for name, value in zip(RPC_NUMBERS, numbers, strict=False)}
+    lists = _groups(numbers[12:92], 20)
+    return names | {name: " ".join(map(repr, part)) for name, part in zip(RPC_LISTS, lists, strict=True)}

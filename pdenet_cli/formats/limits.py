@@ -1,0 +1,52 @@
+"""How far a file's claims are believed: as far as its own bytes and the machine's memory reach."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+from pdenet_cli.errors import FormatError, ResourceError
+
+MOST_EXPANSION = 1032
+"""What deflate makes of one byte at the very best; a file that claims to hold more than that lies."""
+
+
+def refuse_lie(path: Path, name: str, shape: tuple[int, ...], itemsize: int, held: int) -> None:
+    """Stop where a shape of this size cannot come out of the bytes that are there, however compressed."""
+    declared = math.prod(shape) * itemsize
+    if declared > 0 and held <= 0:
+        raise FormatError(f"{path}: {name} declares {declared:,} bytes {shape} but holds no pixels.")
+    if declared > held * MOST_EXPANSION:
+        raise FormatError(
+            f"{path}: {name} declares {declared:,} bytes {shape}, and the file holds only {held:,}."
+        )
+
+
+def refuse_large_block(path: Path, name: str, nbytes: int) -> None:
+    """Stop where the smallest part that can be read at once would take over a quarter of the free memory."""
+    if nbytes > free_memory() // 4:
+        raise FormatError(
+            f"{path}: {name} is stored in blocks of {nbytes:,} bytes, too many to read. Save it in smaller ones."
+        )
+
+
+def refuse_whole(path: Path, name: str, nbytes: int) -> None:
+    """Stop where a variable that can only be read as a whole does not fit into the free memory."""
+    free = free_memory()
+    if nbytes > free // 2:
+        raise ResourceError(
+            f"{path}: {name} has to be read as a whole, {nbytes:,} bytes with {free:,} free. "
+            "Save it uncompressed or as -v7.3, which are read in parts."
+        )
+
+
+def free_memory() -> int:
+    """Bytes of memory that can be had without swapping."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (OSError, ValueError, AttributeError):
+        return 4 << 30

@@ -1,0 +1,298 @@
+"""The elements of a MAT v5 file: found without being loaded, and written around a block of pixels.
+
+SciPy reads these files too, but only whole variables, and it allocates what a header merely claims.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from pdenet_cli.cube import Pixels, Sliceable
+from pdenet_cli.errors import FormatError
+from pdenet_cli.formats.choosing import Variable
+from pdenet_cli.formats.limits import MOST_EXPANSION, refuse_whole
+from pdenet_cli.formats.raw import RawArray
+
+HEADER_BYTES = 128
+MATRIX, COMPRESSED = 14, 15
+STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
+TEXTS = {1: "latin-1", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
+STRUCT, CHAR = 2, 4
+COMPLEX_FLAG = 0x0800
+DEEPEST = 3
+SMALL_BYTES = 1 << 20  # what may be a list of wavelengths or a text, and is read at once
+
+
+@dataclass(frozen=True)
+class InflatedArray:
+    """Numbers inside a compressed variable, all of them inflated when the first is wanted."""
+
+    path: Path
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    element: tuple[int, int]  # where the compressed bytes are in the file: start and length
+    start: int  # where the numbers are in the inflated ones
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
+        return np.array(self._whole[key])
+
+    @cached_property
+    def _whole(self) -> Pixels:
+        nbytes = math.prod(self.shape) * self.dtype.itemsize
+        refuse_whole(self.path, self.name, nbytes)
+        with self.path.open("rb") as file:
+            stream = _Stream(file, self.path, *self.element, compressed=True)
+            stream.skip_to(self.start)
+            return np.frombuffer(stream.read(nbytes), self.dtype).reshape(self.shape)
+
+
+class _Stream:
+    """The bytes of one variable from its first to its last, inflated on the way if they are compressed."""
+
+    def __init__(self, file: BinaryIO, path: Path, start: int, length: int, *, compressed: bool) -> None:
+        self.file, self.path, self.start, self.left = file, path, start, length
+        self.inflate = zlib.decompressobj() if compressed else None
+        self.position = 0
+        self.back = b""
+        file.seek(start)
+
+    def read(self, count: int) -> bytearray:
+        taken = bytearray()
+        while len(taken) < count:
+            piece = self._piece(min(count - len(taken), 1 << 20))
+            if not piece:
+                raise FormatError(f"{self.path}: a variable ends in its middle. Copy the file again.")
+            taken += piece
+        self.position += count
+        return taken
+
+    def unread(self, piece: bytes) -> None:
+        self.back, self.position = piece, self.position - len(piece)
+
+    def skip_to(self, position: int) -> None:
+        if self.inflate is None:
+            self.left -= position - self.position - len(self.back)
+            self.file.seek(self.start + position)
+            self.back, self.position = b"", position
+        while self.position < position:
+            self.read(min(position - self.position, 1 << 20))
+
+    def _piece(self, most: int) -> bytes:
+        if self.back:
+            piece, self.back = self.back[:most], self.back[most:]
+            return piece
+        if self.inflate is None:
+            piece = self.file.read(max(0, min(most, self.left)))
+            self.left -= len(piece)
+            return piece
+        try:
+            while not self.inflate.eof:
+                packed = self.inflate.unconsumed_tail or self.file.read(min(1 << 16, self.left))
+                self.left -= 0 if self.inflate.unconsumed_tail else len(packed)
+                piece = self.inflate.decompress(packed, most)
+                if piece or not packed:
+                    return piece
+        except zlib.error as error:
+            raise FormatError(f"{self.path}: a compressed variable is damaged ({error}).") from error
+        return b""
+
+
+def variables(path: Path) -> list[Variable]:
+    """Every variable of the file, and those inside its structs as `struct.field`; pixels stay on disk."""
+    size = path.stat().st_size
+    found: list[Variable] = []
+    with path.open("rb") as file:
+        head = file.read(HEADER_BYTES)
+        order = "<" if head[126:128] == b"IM" else ">"
+        place = HEADER_BYTES
+        while place + 8 <= size:
+            file.seek(place)
+            kind, count = struct.unpack(order + "II", file.read(8))
+            if place + 8 + count > size:
+                missing = place + 8 + count - size
+                raise FormatError(f"{path}: the file ends {missing:,} bytes too early. Copy it again.")
+            found += _Reader(file, path, order, (place + 8, count), kind).variables()
+            place += 8 + count
+    return found
+
+
+class _Reader:
+    """Reads what one top-level element says of its variable, and leaves its numbers where they are."""
+
+    def __init__(self, file: BinaryIO, path: Path, order: str, element: tuple[int, int], kind: int) -> None:
+        self.path, self.order, self.element, self.kind = path, order, element, kind
+        self.stream = _Stream(file, path, *element, compressed=kind == COMPRESSED)
+
+    def variables(self) -> Iterator[Variable]:
+        start, length = self.element
+        if self.kind == MATRIX:
+            yield from self._matrix(length, "", 0)
+        elif self.kind == COMPRESSED:
+            kind, count = struct.unpack(self.order + "II", self.stream.read(8))
+            if count > length * MOST_EXPANSION:
+                raise FormatError(
+                    f"{self.path}: a variable declares {count:,} bytes, and the file holds {length:,} of it."
+                )
+            if kind == MATRIX:
+                yield from self._matrix(count, "", 0)
+
+    def _matrix(self, count: int, inside: str, depth: int, field: str = "") -> Iterator[Variable]:
+        end = self.stream.position + count
+        if count:
+            yield from self._described(end, inside, depth, field)
+        self.stream.skip_to(end)
+
+    def _described(self, end: int, inside: str, depth: int, field: str) -> Iterator[Variable]:
+        flags = int(np.frombuffer(self._content(8), self.order + "u4")[0])
+        kind = flags & 0xFF
+        if kind not in CLASSES and kind not in (STRUCT, CHAR):
+            return
+        dims = np.frombuffer(self._content(4 * 32), self.order + "i4")
+        shape = tuple(int(n) for n in dims)
+        name = inside + (self._content(4096).decode("latin-1") or field)
+        if any(n < 0 for n in shape):
+            raise FormatError(f"{self.path}: {name} has the impossible size {shape}.")
+        if kind == STRUCT:
+            if math.prod(shape) == 1 and depth < DEEPEST:
+                yield from self._fields(end, f"{name}.", depth)
+            return
+        stored, start, nbytes = self._tag()
+        value: Any = None
+        vector = kind == CHAR or sum(n > 1 for n in shape) <= 1
+        if vector and nbytes <= min(SMALL_BYTES, end - start):
+            value = _value(bytes(self.stream.read(nbytes)), kind, stored, self.order, shape)
+        if kind == CHAR or stored not in STORED or flags & COMPLEX_FLAG:
+            yield Variable(name, shape, None, value)
+            return
+        array = self._array(name, np.dtype(self.order + STORED[stored]), shape[::-1], start, nbytes)
+        yield Variable(name, shape, np.dtype(self.order + CLASSES[kind]), value, array)
+
+    def _fields(self, end: int, inside: str, depth: int) -> Iterator[Variable]:
+        width = int.from_bytes(self._content(4), "little" if self.order == "<" else "big")
+        texts = self._content(1 << 16)
+        if not 0 < width <= len(texts):
+            return
+        for at in range(0, len(texts), width):
+            field = texts[at : at + width].split(b"\0")[0].decode("latin-1")
+            kind, start, count = self._tag()
+            if kind != MATRIX or start + count > end:
+                raise FormatError(f"{self.path}: the struct {inside[:-1]} is damaged at its field {field}.")
+            yield from self._matrix(count, inside, depth + 1, field)
+
+    def _array(
+        self, name: str, stored: np.dtype[Any], shape: tuple[int, ...], start: int, nbytes: int
+    ) -> Sliceable | None:
+        if math.prod(shape) * stored.itemsize != nbytes:
+            return None
+        if self.kind == COMPRESSED:
+            return InflatedArray(self.path, name, stored, shape, self.element, start)
+        inside = start + nbytes <= self.element[1]
+        return RawArray(self.path, stored, shape, self.element[0] + start) if inside else None
+
+    def _tag(self) -> tuple[int, int, int]:
+        """The next element's type, where its content starts, and how long that is."""
+        tag = bytes(self.stream.read(8))
+        first, count = struct.unpack(self.order + "II", tag)
+        if first >> 16:  # up to four bytes sit inside the tag itself
+            self.stream.unread(tag[4:])
+            return first & 0xFFFF, self.stream.position, first >> 16
+        return first, self.stream.position, count
+
+    def _content(self, most: int) -> bytes:
+        """The next element, which cannot sensibly be longer than `most` bytes."""
+        _, start, count = self._tag()
+        if count > most:
+            raise FormatError(f"{self.path}: damaged at byte {self.element[0]:,}: a name of {count:,} bytes.")
+        content = bytes(self.stream.read(count))
+        self.stream.skip_to(start + (4 if start % 8 else -(-count // 8) * 8))
+        return content
+
+
+def _value(content: bytes, kind: int, stored: int, order: str, shape: tuple[int, ...]) -> Any:
+    """A small variable as a text, a list of texts, a number or a list of numbers."""
+    if kind != CHAR:
+        if stored not in STORED or len(content) % np.dtype(STORED[stored]).itemsize:
+            return None
+        found = np.frombuffer(content, order + STORED[stored]).tolist()
+        return found[0] if len(found) == 1 else found
+    code = TEXTS.get(stored, "latin-1")
+    wide = {"<": "-le", ">": "-be"}[order] if code in ("utf-16", "utf-32") else ""
+    return text_rows(content.decode(code + wide, "replace"), shape)
+
+
+def text_rows(text: str, shape: tuple[int, ...]) -> str | list[str]:
+    """The rows of a matrix of letters, which MATLAB keeps column by column."""
+    if len(shape) != 2 or shape[0] <= 1 or len(text) != math.prod(shape):
+        return text
+    return ["".join(text[row :: shape[0]]).rstrip() for row in range(shape[0])]
+
+
+def written(order: str, name: str, value: Any) -> bytes:
+    """A small variable as an element: a text, a list of texts, a number or a list of numbers."""
+    if isinstance(value, str) or (isinstance(value, list) and value and isinstance(value[0], str)):
+        letters = letter_matrix(value)
+        data = letters.astype(order + "u2").tobytes(order="F")
+        return _matrix(order, name, CHAR, letters.shape, 4, data)
+    row = np.atleast_2d(np.asarray(value, order + "f8"))
+    return _matrix(order, name, 6, row.shape, 9, row.tobytes(order="F"))
+
+
+def letter_matrix(value: str | list[str]) -> Pixels:
+    """Texts as the rows of a matrix of UTF-16 units, filled up with spaces as MATLAB's `char` does."""
+    units = [np.frombuffer(row.encode("utf-16-le"), "<u2") for row in ([value] if isinstance(value, str) else value)]
+    matrix = np.full((len(units), max(len(row) for row in units)), ord(" "), "u2")
+    for place, row in enumerate(units):
+        matrix[place, : len(row)] = row
+    return matrix
+
+
+def header(order: str) -> bytes:
+    """The first bytes of a file; no date, so that the same cube always gives the same bytes."""
+    text = b"MATLAB 5.0 MAT-file, written by pdenet".ljust(116)
+    return text + bytes(8) + struct.pack(order + "HH", 0x0100, 0x4D49)
+
+
+def cube_header(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    """All of a variable's element but its numbers, which follow column by column and padded to 8 bytes."""
+    order = ">" if dtype.newbyteorder("=") != dtype else "<"
+    kind, stored = class_code(dtype), {code: number for number, code in STORED.items()}[dtype.str[1:]]
+    nbytes = math.prod(shape) * dtype.itemsize
+    return _matrix(order, name, kind, shape, stored, None, nbytes)
+
+
+def class_code(dtype: np.dtype[Any]) -> int:
+    return {code: number for number, code in CLASSES.items()}[dtype.str[1:]]
+
+
+def _matrix(
+    order: str,
+    name: str,
+    kind: int,
+    shape: tuple[int, ...],
+    stored: int,
+    data: bytes | None,
+    nbytes: int = 0,
+) -> bytes:
+    nbytes = nbytes if data is None else len(data)
+    inner = _element(order, 6, struct.pack(order + "II", kind, 0))
+    inner += _element(order, 5, np.asarray(shape, order + "i4").tobytes())
+    inner += _element(order, 1, name.encode("ascii"))
+    inner += struct.pack(order + "II", stored, nbytes)
+    padding = -nbytes % 8
+    tag = struct.pack(order + "II", MATRIX, len(inner) + nbytes + padding)
+    return tag + inner + (b"" if data is None else data + bytes(padding))
+
+
+def _element(order: str, kind: int, content: bytes) -> bytes:
+    return struct.pack(order + "II", kind, len(content)) + content + bytes(-len(content) % 8)

@@ -1,0 +1,101 @@
+"""Outputs that are never half there: they grow beside their final names and are renamed when they are whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.errors import OutputError, PdenetError
+from pdenet_cli.formats.base import Format
+
+
+@dataclass(frozen=True)
+class Output:
+    """A cube on its way to `path`: the files it will be, and the hidden ones it grows in."""
+
+    path: Path
+    format: Format
+
+    @property
+    def finals(self) -> tuple[Path, ...]:
+        return self.format.outputs(self.path)
+
+    @property
+    def parts(self) -> tuple[Path, ...]:
+        return tuple(beside(final) for final in self.finals)
+
+    def create(self, meta: CubeMeta) -> Cube:
+        """The cube, ready to be written by windows; pixels of a broken-off attempt are still in it."""
+        assert self.format.create is not None
+        try:
+            return self.format.create(self.parts, meta)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+
+    def commit(self) -> None:
+        """Give the files their names, the one that readers open last; those already renamed are left."""
+        for part, final in zip(self.parts, self.finals, strict=True):
+            if part.exists():
+                rename(part, final)
+
+    def discard(self) -> None:
+        """Remove what has grown so far."""
+        for part in self.parts:
+            remove(part)
+
+
+def beside(final: Path) -> Path:
+    """Where an output grows until it is whole: a hidden neighbour, so that the last step is a rename."""
+    return final.with_name(f".{final.name}.partial")
+
+
+def refuse_existing(finals: tuple[Path, ...], overwrite: bool) -> None:
+    """Stop before any work if an output is there already, or its folder is not."""
+    for final in finals:
+        if final.exists() and not overwrite:
+            raise OutputError(f"{final} exists. Use --overwrite to replace it.")
+        if not final.parent.is_dir():
+            raise OutputError(f"{final.parent} is not a folder. Make it first.")
+        if not os.access(final.parent, os.W_OK):
+            raise OutputError(f"{final.parent}: no permission to write there.")
+
+
+def write_beside(path: Path, content: bytes, *, overwrite: bool = False) -> None:
+    """Write a small file as outputs are written: refused if it exists, never half there."""
+    refuse_existing((path,), overwrite)
+    part = beside(path)
+    try:
+        part.write_bytes(content)
+        rename(part, path)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    finally:
+        remove(part)
+
+
+def rename(part: Path, final: Path) -> None:
+    """Put a finished file or folder in the place of whatever has its name."""
+    if final.is_dir():
+        shutil.rmtree(final)
+    if part.is_file():
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
+    part.replace(final)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder that may not be there."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def unwritable(path: Path, error: OSError) -> PdenetError:
+    """The one line for a write that the system refused."""
+    if isinstance(error, PdenetError):
+        return error
+    return OutputError(f"{path}: cannot be written ({error.strerror or error}). Nothing was left there.")

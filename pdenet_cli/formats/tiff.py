@@ -1,0 +1,131 @@
+"""TIFF, GeoTIFF and BigTIFF: read as any tool writes them, written as one plain block behind its header."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from defusedxml import ElementTree
+from tifffile import TiffFile
+
+from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.formats import envi, gdal_metadata, geokeys, tiff_header
+from pdenet_cli.formats.base import Format, OpenOptions
+from pdenet_cli.formats.raw import RawArray
+from pdenet_cli.formats.tiff_pages import check_structure, picture
+
+MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+GDAL_METADATA, GDAL_NODATA = 42112, 42113
+DESCRIPTIONS = {269: "TIFFTAG_DOCUMENTNAME", 270: "description", 306: "TIFFTAG_DATETIME"}
+DESCRIPTIONS |= {315: "TIFFTAG_ARTIST", 33432: "TIFFTAG_COPYRIGHT"}
+SPECTRAL = ("wavelengths", "wavelength_units", "fwhm", "good_bands", "gains", "offsets")
+
+# tifffile logs what it doubts, and Python prints that where nobody asked for logging.
+logging.getLogger("tifffile").addHandler(logging.NullHandler())
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    return head[:4] in MAGIC
+
+
+def _open(path: Path, options: OpenOptions) -> Cube:
+    check_structure(path)
+    # OME-XML may name other files to be read in place of this one, and the others move pages about.
+    with TiffFile(path, is_ome=False, is_ndpi=False, is_lsm=False, is_scanimage=False) as file:
+        found = picture(path, file)
+        wanted = (*geokeys.TAGS, GDAL_METADATA, GDAL_NODATA, *DESCRIPTIONS)
+        tags = {code: value for code in wanted if (value := found.page.tags.valueof(code)) is not None}
+        generated = found.page.is_imagej or found.page.is_shaped
+    axes = options.axes or found.axes
+    sizes = dict(zip(axes, found.array.shape, strict=True))
+    meta = CubeMeta(
+        bands=sizes["b"],
+        rows=sizes["r"],
+        columns=sizes["c"],
+        dtype=found.array.dtype,
+        interleave="bip" if axes == "rcb" else "bsq",
+        nodata=_nodata(tags.get(GDAL_NODATA)),
+        georeference=geokeys.georeference(tags),
+        notes=found.notes,
+    )
+    meta = _with_items(meta, tags)
+    told = {name: tags[c] for c, name in DESCRIPTIONS.items() if isinstance(tags.get(c), str) and tags[c]}
+    if generated:
+        told.pop("description", None)
+    meta = replace(meta, extra=told | dict(meta.extra))
+    return Cube(path, _with_neighbour(path, meta), found.array, axes)
+
+
+def _nodata(text: Any) -> float | None:
+    try:
+        return float(str(text).strip().replace(",", "."))
+    except ValueError:
+        return None
+
+
+def _with_items(meta: CubeMeta, tags: dict[int, Any]) -> CubeMeta:
+    text = tags.get(GDAL_METADATA)
+    if not isinstance(text, str) or not text:
+        return meta
+    try:
+        items = gdal_metadata.Items(text, meta.bands)
+    except Exception as error:
+        return meta.noting(f"GDAL_METADATA is ignored: {type(error).__name__}")
+    where = meta.georeference
+    if geokeys.MATRIX in tags and (anchor := items.anchor()) is not None:
+        where = replace(where, anchor=anchor)
+    return replace(meta, georeference=where, **items.meta())
+
+
+def _with_neighbour(path: Path, meta: CubeMeta) -> CubeMeta:
+    """The spectral lists that EnMAP keeps in an XML beside the picture, and DESIS in an ENVI header."""
+    if meta.wavelengths is not None:
+        return meta
+    try:
+        found = _enmap_bands(path) or _envi_bands(path, meta)
+    except Exception as error:
+        return meta.noting(f"the metadata beside {path.name} are ignored: {type(error).__name__}")
+    lists = {name: value for name, value in found.items() if getattr(meta, name) is None}
+    known = {n: v for n, v in lists.items() if isinstance(v, str) or len(v) == meta.bands}
+    if "wavelengths" not in known:
+        return meta
+    return replace(meta, **known).noting(f"spectral metadata taken from the file beside {path.name}")
+
+
+def _enmap_bands(path: Path) -> dict[str, Any]:
+    stem, mark, _ = path.name.upper().partition("-SPECTRAL_IMAGE")
+    beside = [p for p in path.absolute().parent.iterdir() if p.name.upper() == f"{stem}-METADATA.XML"]
+    if not mark or not beside:
+        return {}
+    bands = ElementTree.parse(beside[0]).getroot().findall("specific/bandCharacterisation/bandID")
+    names = dict(wavelengths="wavelengthCenterOfBand", fwhm="FWHMOfBand", gains="GainOfBand")
+    names |= dict(offsets="OffsetOfBand")
+    lists = {name: tuple(float(band.findtext(tag)) for band in bands) for name, tag in names.items()}
+    return {**lists, "wavelength_units": "Nanometers"}
+
+
+def _envi_bands(path: Path, meta: CubeMeta) -> dict[str, Any]:
+    header = next((p for p in (path.with_suffix(".hdr"), path.with_suffix(".HDR")) if p.is_file()), None)
+    if header is None:
+        return {}
+    beside = envi.Header.read(header).meta()
+    if beside.shape() != meta.shape():
+        return {}
+    return {name: value for name in SPECTRAL if (value := getattr(beside, name)) is not None}
+
+
+def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
+    (path,) = parts
+    header = tiff_header.header(meta)
+    axes = "rcb" if meta.bands > 1 and not tiff_header.is_planar(meta) else "brc"
+    array = RawArray(path, meta.dtype, meta.shape(axes), len(header))
+    path.touch()
+    with path.open("r+b") as file:
+        file.write(header)
+    array.reserve()
+    return Cube(path, meta, array, axes)
+
+
+FORMAT = Format("TIFF", (".tif", ".tiff"), _recognises, _open, _create)

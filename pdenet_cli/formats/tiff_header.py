@@ -1,0 +1,107 @@
+"""The bytes of a TIFF up to its first pixel, written by ourselves: tifffile would write the pixels too."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pdenet_cli.cube import CubeMeta
+from pdenet_cli.errors import OutputError
+from pdenet_cli.formats import gdal_metadata, geokeys
+
+STRIP_BYTES = 1 << 20  # readers take a strip at a time, so a band must not be one big strip
+CLASSIC_BYTES = 1 << 32  # where the offsets of a classic TIFF end and BigTIFF begins
+MAX_BANDS = 65535
+
+SAMPLE_FORMATS = {"u": 1, "i": 2, "f": 3, "c": 6}
+FIELD_TYPES = {"S1": 2, "u2": 3, "u4": 4, "f8": 12, "u8": 16}
+
+Field = np.ndarray[Any, np.dtype[Any]]
+
+
+def is_planar(meta: CubeMeta) -> bool:
+    """Whether a cube is written band after band; a single band is not, as TIFF has it."""
+    return meta.bands > 1 and meta.interleave != "bip"
+
+
+def header(meta: CubeMeta) -> bytes:
+    """A TIFF without its pixels, which belong right behind it; BigTIFF if a classic one cannot hold them."""
+    if meta.dtype.kind not in SAMPLE_FORMATS or meta.bands > MAX_BANDS:
+        met = f"{meta.bands:,} bands" if meta.bands > MAX_BANDS else meta.dtype.name
+        raise OutputError(f"TIFF cannot hold {met}. Use another format, or --dtype float32.")
+    classic = _header(meta, big=False)
+    return classic if len(classic) + meta.nbytes < CLASSIC_BYTES else _header(meta, big=True)
+
+
+def _header(meta: CubeMeta, big: bool) -> bytes:
+    order = ">" if meta.dtype.newbyteorder(">") == meta.dtype and meta.dtype.itemsize > 1 else "<"
+    fields = _about(meta) | _layout(meta, 0, big)
+    length = len(_encoded(fields, order, big))
+    return _encoded(fields | _layout(meta, length, big), order, big)
+
+
+def _layout(meta: CubeMeta, start: int, big: bool) -> dict[int, Field]:
+    """The fields that say where the pixels are and what numbers they are."""
+    planes, samples = (meta.bands, 1) if is_planar(meta) else (1, meta.bands)
+    row_bytes = meta.columns * samples * meta.dtype.itemsize
+    strip_rows = min(max(STRIP_BYTES // row_bytes, 1), meta.rows)
+    starts = np.arange(0, meta.rows, strip_rows)
+    sizes = np.tile(np.minimum(strip_rows, meta.rows - starts) * row_bytes, planes)
+    offsets = start + np.cumsum(sizes) - sizes
+    wide, each = "u8" if big else "u4", np.ones(meta.bands, "u2")
+    fields = {
+        256: np.array([meta.columns], "u4"),
+        257: np.array([meta.rows], "u4"),
+        258: each * (8 * meta.dtype.itemsize),
+        259: np.array([1], "u2"),  # not compressed
+        262: np.array([1], "u2"),  # greys, as far as TIFF knows colours
+        273: offsets.astype(wide, casting="unsafe"),
+        277: np.array([meta.bands], "u2"),
+        278: np.array([strip_rows], "u4"),
+        279: sizes.astype(wide),
+        284: np.array([2 if is_planar(meta) else 1], "u2"),
+        339: each * SAMPLE_FORMATS[meta.dtype.kind],
+    }
+    return fields | ({338: 0 * each[1:]} if meta.bands > 1 else {})  # all but the first are extra samples
+
+
+def _about(meta: CubeMeta) -> dict[int, Field]:
+    """The fields that say what the pixels mean."""
+    ground = geokeys.tags(meta.georeference)
+    anchor = meta.georeference.anchor if geokeys.MATRIX in ground else (0.0, 0.0)
+    texts = {
+        305: "pdenet",
+        42112: gdal_metadata.text(meta, anchor if any(anchor) else None),
+        42113: "" if meta.nodata is None else gdal_metadata.worded(meta.nodata),
+        geokeys.TEXTS: ground.pop(geokeys.TEXTS, ""),
+    }
+    directory = ground.pop(geokeys.DIRECTORY, None)
+    fields = {code: np.asarray(numbers, "f8").ravel() for code, numbers in ground.items()}
+    fields |= {code: np.frombuffer(words.encode() + b"\0", "S1") for code, words in texts.items() if words}
+    return fields if directory is None else fields | {geokeys.DIRECTORY: np.asarray(directory, "u2").ravel()}
+
+
+def _encoded(fields: Mapping[int, Field], order: str, big: bool) -> bytes:
+    """A TIFF of one directory: the fields sorted, then the values too long for their places in it."""
+    magic, count, entry, offset = ("HHHQ", "Q", "HHQ", "Q") if big else ("HI", "H", "HHI", "I")
+    first = 16 if big else 8
+    start = (43, 8, 0, first) if big else (42, first)
+    cell = struct.calcsize(order + offset)
+    table = struct.calcsize(order + count) + len(fields) * (struct.calcsize(order + entry) + cell) + cell
+    entries, values = [], b""
+    for code, numbers in sorted(fields.items()):
+        raw = numbers.astype(order + numbers.dtype.str[1:]).tobytes()
+        kind = FIELD_TYPES[numbers.dtype.str[1:]]
+        if len(raw) > cell:
+            place = struct.pack(order + offset, first + table + len(values))
+            values += raw + b"\0" * (-len(raw) % 16)
+        else:
+            place = raw.ljust(cell, b"\0")
+        entries.append(struct.pack(order + entry, code, kind, numbers.size) + place)
+    head = (b"MM" if order == ">" else b"II") + struct.pack(order + magic, *start)
+    directory = struct.pack(order + count, len(fields)) + b"".join(entries) + bytes(cell)
+    whole = head + directory + values
+    return whole + b"\0" * (-len(whole) % 16)  # pixels that start on a whole number map faster

@@ -1,0 +1,185 @@
+"""ENVI headers as real tools write them, and as broken disks and bad intentions do."""
+
+import numpy as np
+import pytest
+import rasterio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pdenet_cli import CubeMeta, create_cube, open_cube
+from pdenet_cli.errors import FormatError, OutputError
+from pdenet_cli.formats.envi import DTYPES
+
+PIXELS = np.arange(2 * 3 * 4, dtype="<u2").reshape(2, 3, 4)
+FIELDS = {
+    "samples": "4",
+    "lines": "3",
+    "bands": "2",
+    "header offset": "0",
+    "file type": "ENVI Standard",
+    "data type": "12",
+    "interleave": "bsq",
+    "byte order": "0",
+}
+
+
+def write(
+    folder, fields=(), drop=(), data=PIXELS, name="scene.hdr", data_name="scene.img", ends="\n", start="ENVI"
+):
+    merged = {k: v for k, v in (FIELDS | dict(fields)).items() if k not in drop}
+    text = ends.join([start, *(f"{k} = {v}" for k, v in merged.items())]) + ends
+    (folder / name).write_bytes(text.encode("utf-8-sig" if start.startswith("BOM") else "utf-8"))
+    if data is not None:
+        (folder / data_name).write_bytes(data.tobytes() if isinstance(data, np.ndarray) else data)
+    return folder / name
+
+
+@pytest.mark.parametrize("data_name", ["scene", "scene.img", "scene.dat", "scene.raw", "scene.BSQ", "scene.xyz"])
+def test_the_data_file_may_have_any_suffix_or_none(tmp_path, data_name):
+    header = write(tmp_path, data_name=data_name)
+    np.testing.assert_array_equal(open_cube(header).read(), PIXELS)
+    np.testing.assert_array_equal(open_cube(tmp_path / data_name).read(), PIXELS)
+
+
+def test_a_header_may_carry_the_whole_name_of_its_data(tmp_path):
+    write(tmp_path, name="scene.img.hdr")
+    write(tmp_path, name="scene.dat.hdr", data_name="scene.dat", data=PIXELS + 1)
+    np.testing.assert_array_equal(open_cube(tmp_path / "scene.img").read(), PIXELS)
+    np.testing.assert_array_equal(open_cube(tmp_path / "scene.dat.hdr").read(), PIXELS + 1)
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        dict(ends="\r\n"),
+        dict(start="\ufeffENVI"),
+        dict(start="envi"),
+        dict(name="scene.HDR"),
+        dict(drop=("byte order",)),
+        dict(drop=("header offset", "file type")),
+        dict(fields={"interleave": "BSQ", "Data Type": "12"}, drop=("data type",)),
+        dict(start="ENVI\n; made by hand\n\n"),
+        dict(fields={"wavelength": "{\n 400.5,\n 500.25\n}"}),
+    ],
+    ids=["crlf", "bom", "lower case", "HDR", "no byte order", "no offset", "mixed case", "comments", "lists"],
+)
+def test_headers_that_real_tools_write_are_read(tmp_path, variant):
+    cube = open_cube(write(tmp_path, **variant))
+    np.testing.assert_array_equal(cube.read(), PIXELS)
+    assert cube.meta.wavelengths in (None, (400.5, 500.25))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    code=st.sampled_from(sorted(DTYPES)),
+    big=st.booleans(),
+    interleave=st.sampled_from(["bsq", "bil", "bip"]),
+    offset=st.integers(0, 300),
+    shape=st.tuples(st.integers(1, 5), st.integers(1, 6), st.integers(2, 7)),  # GDAL refuses a 1-byte file
+)
+def test_every_type_order_interleave_and_offset_is_read_as_gdal_reads_it(
+    tmp_path_factory, code, big, interleave, offset, shape
+):
+    folder = tmp_path_factory.mktemp("envi")
+    dtype = DTYPES[code].newbyteorder(">" if big else "<")
+    pixels = np.random.default_rng(1).integers(0, 120, shape).astype(dtype)
+    stored = pixels.transpose({"bsq": (0, 1, 2), "bil": (1, 0, 2), "bip": (1, 2, 0)}[interleave])
+    fields = dict(zip(("bands", "lines", "samples"), map(str, shape), strict=True))
+    fields |= {"data type": str(code), "byte order": str(int(big)), "interleave": interleave}
+    fields |= {"header offset": str(offset)}
+    header = write(folder, fields, data=b"x" * offset + np.ascontiguousarray(stored).tobytes())
+    np.testing.assert_array_equal(open_cube(header).read(), pixels)
+    with rasterio.open(folder / "scene.img") as reference:
+        np.testing.assert_array_equal(reference.read(), pixels)
+
+
+MAP = "{UTM, 1, 1, 500000, 4649000, 30, 30, 16, North, WGS-84, units=Meters}"
+
+
+@pytest.mark.parametrize(
+    "map_info",
+    [
+        MAP,
+        MAP.replace("1, 1,", "2.5, 3.5,", 1),
+        MAP.replace("units=Meters", "units=Meters, rotation=30"),
+        "{Geographic Lat/Lon, 1, 1, -44.84, -22.93, 0.003432, 0.003432, WGS-84, units=Degrees}",
+    ],
+    ids=["utm", "tie point inside", "rotated", "geographic"],
+)
+def test_a_georeference_is_gdals_before_and_after_upscaling(tmp_path, map_info):
+    header = write(tmp_path, {"map info": map_info})
+    with open_cube(header) as cube, create_cube(tmp_path / "fine.hdr", cube.meta.upscaled(4)):
+        pass
+    with rasterio.open(tmp_path / "scene.img") as coarse, rasterio.open(tmp_path / "fine.img") as fine:
+        assert fine.crs == coarse.crs
+        assert coarse.transform.to_gdal() == pytest.approx(open_cube(header).meta.georeference.transform, abs=1e-9)
+        pixel = abs(coarse.transform.a)
+        for corner in ((0, 0), (coarse.width, 0), (0, coarse.height), (coarse.width, coarse.height)):
+            there = np.array(coarse.transform @ corner)
+            np.testing.assert_allclose(fine.transform @ (4 * corner[0], 4 * corner[1]), there, atol=1e-6 * pixel)
+
+
+def test_unknown_header_fields_survive_word_for_word(tmp_path):
+    fields = {"sun azimuth": "141.5", "smoothing": "{1.0, 2.0, 3.0}", "processing": "{step one,\n step two}"}
+    with open_cube(write(tmp_path, fields)) as cube, create_cube(tmp_path / "copy.hdr", cube.meta):
+        pass
+    again = open_cube(tmp_path / "copy.hdr").meta.extra
+    for name, value in fields.items():
+        assert " ".join(again[name].split()) == " ".join(value.split())
+
+
+def test_a_type_that_envi_lacks_is_refused_by_name(tmp_path):
+    meta = CubeMeta(1, 2, 2, np.dtype("f2"))
+    with pytest.raises(OutputError, match="ENVI cannot hold float16"), create_cube(tmp_path / "a.hdr", meta):
+        pass
+
+
+HOSTILE = {
+    "data one byte short": dict(data=PIXELS.tobytes()[:-1]),
+    "data half gone": dict(data=PIXELS.tobytes()[:20]),
+    "data empty": dict(data=b""),
+    "no data file": dict(data=None),
+    "four hundred million lines": dict(fields={"lines": "400000000"}),
+    "more bytes than 64 bits": dict(fields={"lines": "9" * 18, "samples": "9" * 18}),
+    "offset beyond the end": dict(fields={"header offset": "1000000"}),
+    "negative lines": dict(fields={"lines": "-3"}),
+    "negative offset": dict(fields={"header offset": "-8"}),
+    "zero bands": dict(fields={"bands": "0"}),
+    "lines that are words": dict(fields={"lines": "many"}),
+    "lines missing": dict(drop=("lines",)),
+    "data type missing": dict(drop=("data type",)),
+    "data type unknown": dict(fields={"data type": "7"}),
+    "interleave unknown": dict(fields={"interleave": "bup"}),
+    "byte order 2": dict(fields={"byte order": "2"}),
+    "compressed": dict(fields={"file compression": "1"}),
+    "frame offsets": dict(fields={"major frame offsets": "{4, 4}"}),
+    "a spectral library": dict(fields={"file type": "ENVI Spectral Library"}),
+    "a brace that never closes": dict(fields={"wavelength": "{400, 500"}),
+    "only the first word": dict(drop=tuple(FIELDS)),
+    "another file's header": dict(start="BYTEORDER I"),
+    "not text": dict(start="ENVI\x00\xff\x00", drop=tuple(FIELDS)),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_broken_and_hostile_headers_end_in_one_line(tmp_path, case):
+    with pytest.raises(FormatError) as met:
+        open_cube(write(tmp_path, **HOSTILE[case])).read()
+    assert "\n" not in str(met.value)
+    assert "scene" in str(met.value)
+
+
+def test_missing_bytes_are_counted(tmp_path):
+    with pytest.raises(FormatError, match=r"header says 48 bytes, data file has 38 \(10 missing\)"):
+        open_cube(write(tmp_path, data=PIXELS.tobytes()[:38]))
+
+
+def test_trailing_bytes_are_noted(tmp_path):
+    cube = open_cube(write(tmp_path, data=PIXELS.tobytes() + b"12345"))
+    assert any("5 bytes behind the pixels" in note for note in cube.meta.notes)
+
+
+def test_a_wavelength_list_of_the_wrong_length_is_dropped_and_noted(tmp_path):
+    cube = open_cube(write(tmp_path, {"wavelength": "{400, 500, 600}"}))
+    assert cube.meta.wavelengths is None
+    assert any("3 entries for 2 bands" in note for note in cube.meta.notes)

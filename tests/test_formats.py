@@ -1,0 +1,214 @@
+"""One contract for every format that is written: what goes in by windows comes out whole, with all it said."""
+
+import dataclasses
+import os
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pdenet_cli import CubeMeta, Window, create_cube, open_cube
+from pdenet_cli.errors import FormatError, OutputError
+from pdenet_cli.formats import FORMATS
+from pdenet_cli.georeference import Georeference
+
+WRITTEN = [suffix for f in FORMATS if f.create is not None for suffix in f.suffixes[:1]] + [".nc", ".dat"]
+DTYPES = ["u1", "<i2", ">i2", "<u2", ">u2", "<i4", "<u4", "<f4", ">f4", "<f8", "<i8", "<u8"]
+
+UTM = Georeference(transform=(500000.0, 30.0, 0.0, 4649000.0, 0.0, -30.0), crs="EPSG:32616")
+
+
+def full_meta(bands: int, rows: int, columns: int, dtype: str, interleave: str = "bsq") -> CubeMeta:
+    return CubeMeta(
+        bands,
+        rows,
+        columns,
+        np.dtype(dtype),
+        interleave=interleave,
+        wavelengths=tuple(400.5 + 10 * b for b in range(bands)),
+        wavelength_units="Nanometers",
+        fwhm=tuple(9.5 + b / 8 for b in range(bands)),
+        good_bands=tuple(b % 3 != 1 for b in range(bands)),
+        band_names=tuple(f"band {b + 1}" for b in range(bands)),
+        default_bands=(bands - 1, bands // 2, 0),
+        nodata=0.0,
+        reflectance_scale=10000.0,
+        georeference=UTM,
+        extra={"sensor type": "Made up", "acquisition time": "2024-06-01T10:00:00Z"},
+    )
+
+
+shapes = st.tuples(st.integers(1, 6), st.integers(1, 9), st.integers(1, 9))
+
+
+@pytest.mark.parametrize("suffix", WRITTEN)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    shape=shapes,
+    dtype=st.sampled_from(DTYPES),
+    interleave=st.sampled_from(["bsq", "bil", "bip"]),
+    cut=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    seed=st.integers(0, 99),
+)
+def test_what_is_written_by_windows_is_read_back_whole_and_by_windows(
+    suffix, shape, dtype, interleave, cut, seed, tmp_path_factory
+):
+    rng = np.random.default_rng(seed)
+    pixels = rng.integers(0, 255, shape).astype(dtype)
+    path = tmp_path_factory.mktemp("cube") / f"scene{suffix}"
+    meta = full_meta(*shape, dtype, interleave)
+    with create_cube(path, meta) as cube:
+        for window in meta.window.blocks(*cut):
+            cube.write(window, pixels[(slice(None), *window.slices)])
+
+    with open_cube(path) as cube:
+        assert cube.meta.shape() == shape
+        whole = cube.read()
+        assert whole.dtype == np.dtype(dtype).newbyteorder("=")
+        np.testing.assert_array_equal(whole, pixels)
+        for window in meta.window.blocks(*reversed(cut)):
+            np.testing.assert_array_equal(cube.read(window), pixels[(slice(None), *window.slices)])
+        some = slice(shape[0] // 2, None)
+        np.testing.assert_array_equal(cube.read(bands=some), pixels[some])
+
+
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_all_that_a_cube_says_of_itself_survives(suffix, tmp_path):
+    meta = full_meta(6, 4, 5, "<u2").upscaled(4)
+    with create_cube(tmp_path / f"a{suffix}", meta):
+        pass
+    with open_cube(tmp_path / f"a{suffix}") as cube:
+        found = cube.meta
+    for name in ("wavelengths", "fwhm", "good_bands", "band_names", "default_bands", "nodata"):
+        assert getattr(found, name) == getattr(meta, name), name
+    assert found.reflectance_scale == 10000.0
+    assert "nano" in found.wavelength_units.lower() or found.wavelength_units.lower() == "nm"
+    assert found.georeference.transform == pytest.approx(meta.georeference.transform, rel=1e-12)
+    assert "32616" in found.georeference.crs or "UTM" in found.georeference.crs
+    assert found.extra["sensor type"] == "Made up"
+    assert found.extra["acquisition time"] == "2024-06-01T10:00:00Z"
+
+
+@pytest.mark.parametrize("second", WRITTEN)
+@pytest.mark.parametrize("first", WRITTEN)
+def test_metadata_survive_from_any_format_to_any_other(first, second, tmp_path):
+    meta = full_meta(4, 3, 5, "<i2")
+    with create_cube(tmp_path / f"a{first}", meta):
+        pass
+    with open_cube(tmp_path / f"a{first}") as cube, create_cube(tmp_path / f"b{second}", cube.meta):
+        pass
+    with open_cube(tmp_path / f"b{second}") as cube:
+        found = cube.meta
+    assert found.wavelengths == meta.wavelengths
+    assert found.good_bands == meta.good_bands
+    assert found.nodata == meta.nodata
+    assert found.georeference.transform == pytest.approx(meta.georeference.transform, rel=1e-12)
+    assert found.extra["acquisition time"] == "2024-06-01T10:00:00Z"
+
+
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_the_same_cube_gives_the_same_bytes(suffix, tmp_path):
+    meta = full_meta(3, 4, 5, "<f4")
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        with create_cube(tmp_path / name / f"cube{suffix}", meta) as cube:
+            cube.write(meta.window, np.ones(meta.shape(), "f4"))
+    files = sorted(p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*") if p.is_file())
+    assert files
+    for file in files:
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
+
+
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_a_failed_write_leaves_nothing_behind(suffix, tmp_path):
+    with pytest.raises(ZeroDivisionError), create_cube(tmp_path / f"a{suffix}", full_meta(3, 4, 5, "<u2")):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_an_existing_output_is_refused_and_kept_unless_told_otherwise(suffix, tmp_path):
+    path, meta = tmp_path / f"a{suffix}", full_meta(3, 4, 5, "<u2")
+    for overwrite, value in ((False, 1), (True, 2)):
+        with create_cube(path, meta, overwrite=overwrite) as cube:
+            cube.write(meta.window, np.full(meta.shape(), value, "u2"))
+    with pytest.raises(OutputError, match="exists"), create_cube(path, meta):
+        pass
+    with open_cube(path) as cube:
+        assert (cube.read() == 2).all()
+
+
+def test_an_unknown_suffix_or_folder_is_refused_before_any_work(tmp_path):
+    meta = full_meta(3, 4, 5, "<u2")
+    with pytest.raises(OutputError, match="suffix"), create_cube(tmp_path / "a.xyz", meta):
+        pass
+    with pytest.raises(OutputError, match="not a folder"), create_cube(tmp_path / "none" / "a.hdr", meta):
+        pass
+
+
+def test_a_window_of_a_sparse_eight_gigabyte_cube_takes_little_memory(tmp_path, pdenet):
+    import subprocess
+    import sys
+
+    meta = CubeMeta(200, 4472, 4472, np.dtype("<u2"), interleave="bil")
+    assert meta.nbytes > 7.9e9
+    header, data = tmp_path / "big.hdr", tmp_path / "big.img"
+    small = dataclasses.replace(meta, rows=1, columns=1)
+    with create_cube(header, small):
+        pass
+    text = header.read_text().replace("samples = 1\n", "samples = 4472\n").replace("lines = 1\n", "lines = 4472\n")
+    header.write_text(text)
+    os.truncate(data, meta.nbytes)
+    script = (
+        "import resource, sys\n"
+        "from pdenet_cli import open_cube, Window\n"
+        "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "cube = open_cube(sys.argv[1])\n"
+        "before = used()\n"
+        "pixels = cube.read(Window(4000, 4000, 64, 64))\n"
+        "assert pixels.shape == (200, 64, 64) and not pixels.any()\n"
+        "print(used() - before)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script, str(header)], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) < 200 * 1024  # kB
+
+
+def test_a_missing_empty_or_unknown_file_is_named(tmp_path):
+    (tmp_path / "empty.tif").write_bytes(b"")
+    (tmp_path / "notes.xyz").write_text("hello, world")
+    (tmp_path / "folder").mkdir()
+    for name, says in (
+        ("gone.hdr", "no such file"),
+        ("empty.tif", "empty"),
+        ("notes.xyz", "not a cube"),
+        ("folder", "not a cube"),
+    ):
+        with pytest.raises(FormatError, match=says):
+            open_cube(tmp_path / name)
+
+
+@given(
+    window=st.builds(Window, st.integers(0, 30), st.integers(0, 30), st.integers(1, 20), st.integers(1, 20)),
+    margin=st.integers(0, 12),
+    factor=st.integers(1, 8),
+)
+def test_windows_grow_inside_the_scene_and_scale_with_their_parts(window, margin, factor):
+    scene = Window(0, 0, 50, 50)
+    grown = window.grown(margin, within=scene)
+    assert grown.row <= window.row
+    assert grown.right >= window.right
+    assert grown.grown(0, within=scene) == grown
+    inner = window.relative_to(grown)
+    ground = np.arange(2500).reshape(50, 50)
+    np.testing.assert_array_equal(ground[grown.slices][inner.slices], ground[window.slices])
+    assert window.scaled(factor).relative_to(grown.scaled(factor)) == inner.scaled(factor)
+
+
+@given(rows=st.integers(1, 40), columns=st.integers(1, 40), cut=st.tuples(st.integers(1, 9), st.integers(1, 9)))
+def test_blocks_cover_a_window_once(rows, columns, cut):
+    count = np.zeros((rows + 3, columns + 2), int)
+    for block in Window(3, 2, rows, columns).blocks(*cut):
+        count[block.slices] += 1
+    assert (count[3:, 2:] == 1).all()
+    assert count.sum() == rows * columns

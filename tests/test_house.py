@@ -1,0 +1,56 @@
+"""The storeys of the house: imports only go down, and rooms of one storey leave each other alone."""
+
+import ast
+from pathlib import Path
+
+import pdenet_cli
+
+PACKAGE = Path(pdenet_cli.__file__).parent
+STOREYS = [
+    {"errors"},
+    {"georeference"},
+    {"cube"},
+    {"radiometry"},
+    {"degradation"},
+    {"networks", "formats", "tiling", "summaries", "metrics", "report", "picture"},
+    {"models"},
+    {"inference", "training"},
+    {"tools"},
+    {"cli"},
+]
+HEIGHT = {room: height for height, rooms in enumerate(STOREYS) for room in rooms}
+HOMES = {
+    "torch": {"networks", "models", "inference", "training", "degradation"},
+    "h5py": {"formats"},
+    "scipy": {"formats"},
+    "tifffile": {"formats"},
+    "spectral": {"formats"},
+    "typer": {"cli"},
+    "rich": {"cli"},
+}
+
+
+def imports():
+    """(room, imported module) of every import statement in the package."""
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        if parts in (("__init__",), ("__main__",)):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                yield from ((parts[0], alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                yield parts[0], node.module
+
+
+def test_imports_only_go_down():
+    for room, module in imports():
+        top, _, rest = module.partition(".")
+        if top == "pdenet_cli" and rest and (other := rest.split(".")[0]) != room:
+            assert HEIGHT[other] < HEIGHT[room], f"{room} imports {other}"
+
+
+def test_each_library_lives_in_its_own_rooms():
+    for room, module in imports():
+        homes = HOMES.get(module.split(".")[0])
+        assert homes is None or room in homes, f"{room} imports {module}"

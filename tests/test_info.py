@@ -1,0 +1,94 @@
+"""`pdenet info` as a user meets it."""
+
+import json
+
+import numpy as np
+import pytest
+from imagecodecs import imread
+
+from tests.conftest import ROOT
+
+EXAMPLE = ROOT / "examples" / "indian_pines.hdr"
+
+
+def test_the_example_is_described(pdenet):
+    ran = pdenet("info", EXAMPLE)
+    assert ran.returncode == 0, ran.stderr
+    for words in ("200 bands, 72 rows, 72 columns", "uint16 BIL", "400.02 to 2498.96 Nanometers", "288 x 288"):
+        assert words in ran.stdout
+
+
+def test_json_holds_the_same_facts(pdenet):
+    facts = json.loads(pdenet("info", EXAMPLE, "--json").stdout)
+    assert (facts["bands"], facts["rows"], facts["columns"]) == (200, 72, 72)
+    assert len(facts["wavelengths"]) == 200
+    assert facts["survey"]["maximum"] == 8783
+    assert facts["x4"]["bytes_on_disk"] == 200 * 288 * 288 * 2
+
+
+def test_a_quick_look_is_a_picture_and_is_not_overwritten(pdenet, tmp_path):
+    picture = tmp_path / "look.png"
+    assert pdenet("info", EXAMPLE, "--quicklook", picture).returncode == 0
+    pixels = imread(picture)
+    assert pixels.shape == (72, 72, 3)
+    assert pixels.std() > 20
+    again = pdenet("info", EXAMPLE, "--quicklook", picture)
+    assert again.returncode == 5
+    assert "exists" in again.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["info", "--help"], ["info", str(EXAMPLE)], ["--version"]])
+def test_help_and_info_do_not_import_torch(pdenet, arguments, tmp_path):
+    import subprocess
+    import sys
+
+    script = (
+        "import sys\n"
+        "from pdenet_cli.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code, stop.code\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_a_bad_file_is_one_line_and_exit_code_3(pdenet, tmp_path):
+    (tmp_path / "fake.tif").write_text("this is not a picture")
+    ran = pdenet("info", tmp_path / "fake.tif")
+    assert ran.returncode == 3
+    assert ran.stderr.count("\n") == 1
+    assert "Traceback" not in ran.stderr
+
+
+def test_one_bad_file_among_several_does_not_hide_the_others(pdenet, tmp_path):
+    ran = pdenet("info", tmp_path / "gone.hdr", EXAMPLE)
+    assert ran.returncode == 7
+    assert "200 bands" in ran.stdout
+    assert "gone.hdr" in ran.stderr
+
+
+def test_usage_errors_exit_with_2(pdenet):
+    assert pdenet("info").returncode == 2
+    assert pdenet("info", EXAMPLE, "--range", "5").returncode == 2
+    assert pdenet("unknown").returncode == 2
+
+
+def test_a_given_range_is_used_and_stated(pdenet):
+    assert "range given: 1000 to 9000" in pdenet("info", EXAMPLE, "--range", 1000, 9000).stdout
+
+
+def test_every_real_file_opens_or_ends_in_one_line(data):
+    from pdenet_cli import Survey, open_cube
+    from pdenet_cli.errors import FormatError
+
+    opened, refused = [], []
+    for path in sorted(p for p in data.rglob("*") if p.is_file() and p.suffix != ".md"):
+        try:
+            with open_cube(path) as cube:
+                found = Survey.of(cube)
+            assert np.isfinite(found.maximum)
+            opened.append(path.name)
+        except FormatError as error:
+            refused.append(str(error))
+    assert len(opened) > len(refused)
+    assert not [line for line in refused if "\n" in line]

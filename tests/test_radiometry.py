@@ -1,0 +1,144 @@
+"""File numbers to 0..1 and back: by the stated rule, without loss, the same for every tile."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from pdenet_cli import CubeMeta, Radiometry, Survey, Window, create_cube, open_cube
+from pdenet_cli.errors import FormatError, UsageError
+from pdenet_cli.radiometry import valid
+
+
+def survey(low, high, bands=2):
+    return Survey(low, high, high, (0.5 * (low + high),) * bands, 0.0, 1.0)
+
+
+def meta(dtype="<u2", **more):
+    return CubeMeta(2, 4, 4, np.dtype(dtype), **more)
+
+
+def limits(radiometry):
+    """The file numbers that become 0 and 1."""
+    return tuple((unit - radiometry.offset[0]) / radiometry.gain[0] for unit in (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("described", "found", "chosen", "expected", "says"),
+    [
+        (meta(), survey(0, 4000), (100, 2100), (100, 2100), "range given"),
+        (meta(reflectance_scale=10000.0), survey(0, 4000), None, (0, 10000), "scale factor"),
+        (meta(gains=(1e-4,) * 2), survey(0, 4000), None, (0, 10000), "gain"),
+        (meta(gains=(0.1,) * 2), survey(0, 4000), None, (0, 4000), "from the data"),
+        (meta("u1"), survey(3, 90), None, (0, 255), "8-bit"),
+        (meta("<f4"), survey(-0.01, 1.1), None, (0, 1), "as they are"),
+        (meta("<f4"), survey(0, 70), None, (0, 70), "from the data"),
+        (meta("<i2"), survey(-50, 4000), None, (0, 4000), "from the data"),
+        (meta("<i2"), survey(-3000, 4000), None, (-3000, 4000), "from the data"),
+    ],
+)
+def test_the_rule_decides_and_says_why(described, found, chosen, expected, says):
+    radiometry = Radiometry.of(described, found, chosen)
+    assert limits(radiometry) == pytest.approx(expected)
+    assert says in radiometry.reason
+
+
+def test_gains_may_differ_from_band_to_band():
+    radiometry = Radiometry.of(meta(gains=(1e-4, 2e-4), offsets=(0.0, 0.1)), survey(0, 4000))
+    unit = radiometry.to_unit(np.full((2, 1, 1), 1000, "u2"))
+    np.testing.assert_allclose(unit.ravel(), [0.1, 0.3], rtol=1e-6)
+    np.testing.assert_allclose(radiometry.to_unit(np.full((1, 1, 1), 1000, "u2"), slice(1, 2)), 0.3, rtol=1e-6)
+
+
+@given(hnp.arrays(st.sampled_from(["u1", "<i2", "<u2", "<i4"]), (2, 3, 3)))
+def test_integers_come_back_exactly(pixels):
+    found = Survey(float(pixels.min()), float(pixels.max()), 10000.0, (0.0, 0.0), 0, 1)
+    radiometry = Radiometry.of(meta(pixels.dtype), found)
+    if pixels.dtype.itemsize < 4:  # float32 holds 24 bits
+        np.testing.assert_array_equal(radiometry.from_unit(radiometry.to_unit(pixels), pixels.dtype), pixels)
+    wide = radiometry.from_unit(np.array([[[-1e9, 1e9]]]), pixels.dtype)
+    assert wide.dtype == pixels.dtype
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4"])
+def test_what_does_not_fit_is_clipped_not_wrapped(dtype):
+    radiometry = Radiometry((1.0,), (0.0,), "test")
+    out = radiometry.from_unit(np.array([[[-1e30, 1e30]]]), np.dtype(dtype)).ravel()
+    assert out[0] <= 0
+    assert out[1] > 100
+
+
+def test_a_spread_takes_the_gain_and_never_the_offset():
+    radiometry = Radiometry((0.01,), (-5.0,), "test")
+    np.testing.assert_allclose(radiometry.spread_from_unit(np.full((1, 1, 1), 0.2)), 20)
+
+
+def test_nodata_is_filled_for_the_network_and_comes_back():
+    pixels = np.array([[[10, 0], [30, 40]], [[0, 0], [70, 80]]], "u2")
+    radiometry = Radiometry.of(meta(nodata=0.0), survey(10, 80), (0, 100))
+    unit, there = radiometry.prepare(pixels)
+    assert there.sum() == 5
+    np.testing.assert_allclose(unit[~there], 0.45)
+    np.testing.assert_array_equal(radiometry.finish(unit, there, pixels.dtype), pixels)
+
+
+def test_an_estimate_that_rounds_to_nodata_stays_an_estimate():
+    radiometry = Radiometry((0.01,), (0.0,), "test", nodata=0.0)
+    assert radiometry.from_unit(np.array([[[0.001]]]), np.dtype("u2")).item() == 1
+    top = Radiometry((1 / 65535,), (0.0,), "test", nodata=65535.0)
+    assert top.from_unit(np.array([[[1.0]]]), np.dtype("u2")).item() == 65534
+
+
+@pytest.mark.parametrize("nodata", [None, -9999.0, math.nan, -3.4e38])
+def test_validity_is_finite_and_not_the_nodata_value(nodata):
+    pixels = np.array([1.0, np.nan, np.inf, -9999.0, -3.4e38], "f4")
+    expected = [True, False, False, nodata != -9999.0, nodata != -3.4e38]
+    assert valid(pixels, nodata).tolist() == expected
+
+
+def test_a_survey_counts_only_what_is_valid(tmp_path):
+    pixels = np.arange(2 * 5 * 4, dtype="f4").reshape(2, 5, 4)
+    pixels[0, 0] = np.nan
+    pixels[1, 1] = -1
+    described = CubeMeta(2, 5, 4, np.dtype("f4"), nodata=-1.0)
+    with create_cube(tmp_path / "a.hdr", described) as cube:
+        cube.write(described.window, pixels)
+    found = Survey.of(open_cube(tmp_path / "a.hdr"))
+    there = np.where((pixels == -1) | np.isnan(pixels), np.nan, pixels)
+    assert (found.minimum, found.maximum) == (np.nanmin(there), np.nanmax(there))
+    assert found.means == pytest.approx(np.nanmean(there, (1, 2)))
+    assert found.nodata_share == pytest.approx(8 / 40)
+    assert found.looked_at == 1
+
+
+def test_a_band_without_any_valid_number_is_not_usable(tmp_path):
+    described = CubeMeta(3, 2, 2, np.dtype("f4"), good_bands=(True, True, False))
+    with create_cube(tmp_path / "a.hdr", described) as cube:
+        cube.write(Window(0, 0, 2, 2), np.array([[[1, 2], [3, 4]], [[np.nan] * 2] * 2, [[1] * 2] * 2], "f4"))
+    with open_cube(tmp_path / "a.hdr") as cube:
+        assert Survey.of(cube).usable_bands(cube.meta) == (0,)
+
+
+def test_a_large_scene_is_surveyed_in_parts_that_agree_with_the_whole(tmp_path):
+    described = CubeMeta(40, 900, 700, np.dtype("u2"))
+    rng = np.random.default_rng(0)
+    with create_cube(tmp_path / "a.hdr", described) as cube:
+        for window in described.window.blocks(100, 700):
+            cube.write(window, rng.integers(100, 5000, (40, window.rows, 700), dtype="u2"))
+    with open_cube(tmp_path / "a.hdr") as cube:
+        part = Survey.of(cube, at_most=1 << 24)
+        assert part.looked_at < 0.9
+        assert part.top == pytest.approx(Survey.of(cube).top, rel=0.01)
+
+
+def test_nothing_but_nodata_and_empty_ranges_are_refused(tmp_path):
+    described = CubeMeta(1, 2, 2, np.dtype("u2"), nodata=0.0)
+    with create_cube(tmp_path / "a.hdr", described):
+        pass
+    with pytest.raises(FormatError, match="every pixel is nodata"):
+        Survey.of(open_cube(tmp_path / "a.hdr"))
+    with pytest.raises(UsageError, match="--range"):
+        Radiometry.of(meta(), survey(0, 1), (5, 5))
