@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.georeference import Georeference
 
 Pixels = NDArray[Any]
@@ -174,7 +175,12 @@ class Cube:
 
     def read(self, window: Window | None = None, bands: slice = slice(None)) -> Pixels:
         """The pixels of `window` as (bands, rows, columns) in the machine's byte order."""
-        part = self.array[self._key(window, bands)]
+        try:
+            part = self.array[self._key(window, bands)]
+        except (OSError, ValueError) as error:
+            if isinstance(error, PdenetError):
+                raise
+            raise FormatError(f"{self.path}: cannot be read any more ({error}).") from error
         pixels = np.asarray(part).transpose([self.axes.index(axis) for axis in "brc"])
         return np.ascontiguousarray(pixels, dtype=self.meta.dtype.newbyteorder("="))
 
@@ -187,6 +193,14 @@ class Cube:
         rows, columns = (window or self.meta.window).slices
         return tuple(dict(b=bands, r=rows, c=columns)[axis] for axis in self.axes)
 
+    def with_bands(self, chosen: slice) -> Cube:
+        """The same cube with only the `chosen` bands; it shares the file."""
+        start, stop, step = chosen.indices(self.meta.bands)
+        if step != 1 or stop <= start:
+            raise UsageError(f"Bands {chosen.start}:{chosen.stop} of {self.meta.bands} are none.")
+        some = _SomeBands(self.array, self.axes.index("b"), start, stop)
+        return Cube(self.path, self.meta.with_bands(chosen), some, self.axes, self.close)
+
     def __enter__(self) -> Self:
         return self
 
@@ -194,3 +208,24 @@ class Cube:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@dataclass(frozen=True)
+class _SomeBands:
+    """A run of the bands of another array."""
+
+    array: Sliceable
+    axis: int
+    start: int
+    stop: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shape = list(self.array.shape)
+        shape[self.axis] = self.stop - self.start
+        return tuple(shape)
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Any:
+        first, last, _ = key[self.axis].indices(self.stop - self.start)
+        moved = slice(first + self.start, last + self.start)
+        return self.array[(*key[: self.axis], moved, *key[self.axis + 1 :])]

@@ -15,17 +15,33 @@ from pdenet_cli.errors import UsageError
 def bicubic_down(cube: Tensor, scale: int) -> Tensor:
     """MATLAB's imresize(cube, 1/scale): (..., scale·h, scale·w) -> (..., h, w)."""
     rows, cols = cube.shape[-2:]
-    if rows % scale or cols % scale:
-        raise UsageError(
-            f"{rows} x {cols} pixels do not divide by {scale}; crop the cube to a multiple first."
-        )
-    return _bicubic(cube, (rows // scale, cols // scale), pad=2 * scale)
+    h, w = _low_size(cube, scale)
+    # torch is MATLAB inside the image (antialias=True means a = -0.5) but cuts its kernel at the border.
+    padded = symmetric_pad(cube.reshape(1, -1, rows, cols), 2 * scale)
+    low = F.interpolate(padded, (h + 4, w + 4), mode="bicubic", antialias=True, align_corners=False)
+    return low[..., 2:-2, 2:-2].reshape(*cube.shape[:-2], h, w)
 
 
 def bicubic_up(cube: Tensor, scale: int) -> Tensor:
     """MATLAB's imresize(cube, scale): (..., h, w) -> (..., scale·h, scale·w)."""
-    rows, cols = cube.shape[-2:]
-    return _bicubic(cube, (rows * scale, cols * scale), pad=4)
+    return cubic_up(symmetric_pad(cube, 2), scale, a=-0.5)
+
+
+def cubic_up(padded: Tensor, scale: int, a: float) -> Tensor:
+    """A cube enlarged by the cubic with slope `a`, of whose pixels the outer two are only looked at.
+
+    The same arithmetic at every pixel, so a tile gives what the whole gives; torch's own coordinates are
+    off by 1e-5 far from the origin unless the scale is a power of two.
+    """
+    *leading, rows, cols = padded.shape
+    offset = (torch.arange(scale, dtype=torch.float64) + 0.5) / scale - 0.5  # of new pixels from the old centre
+    x = (offset[:, None] - torch.arange(-2, 3)).abs()  # (scale, 5 taps)
+    near, far = (a + 2) * x**3 - (a + 3) * x**2 + 1, a * (x**3 - 5 * x**2 + 8 * x - 4)
+    weights = torch.where(x <= 1, near, torch.where(x < 2, far, 0)).to(padded)[:, None]
+    high = F.conv2d(padded.reshape(-1, 1, rows, cols), weights[..., None])  # (n, scale, h, cols)
+    high = high.transpose(1, 2).reshape(-1, 1, scale * (rows - 4), cols)
+    high = F.conv2d(high, weights[:, :, None])  # (n, scale, scale·h, w)
+    return high.permute(0, 2, 3, 1).reshape(*leading, scale * (rows - 4), scale * (cols - 4))
 
 
 def symmetric_pad(cube: Tensor, pad: int) -> Tensor:
@@ -39,23 +55,17 @@ def _mirrored(size: int, pad: int, device: torch.device) -> Tensor:
     return torch.minimum(index, 2 * size - 1 - index)
 
 
-def _bicubic(cube: Tensor, size: tuple[int, int], pad: int) -> Tensor:
+def _low_size(cube: Tensor, scale: int) -> tuple[int, int]:
     rows, cols = cube.shape[-2:]
-    # torch agrees with MATLAB inside (antialias=True means a = -0.5) but cuts its kernel at the border.
-    padded = symmetric_pad(cube.reshape(1, -1, rows, cols), pad)
-    top, left = pad * size[0] // rows, pad * size[1] // cols
-    grown = (size[0] + 2 * top, size[1] + 2 * left)
-    resized = F.interpolate(padded, grown, mode="bicubic", antialias=True, align_corners=False)
-    return resized[..., top : top + size[0], left : left + size[1]].reshape(*cube.shape[:-2], *size)
+    if rows % scale or cols % scale:
+        raise UsageError(f"{rows} x {cols} pixels do not divide by {scale}; crop the cube to a multiple first.")
+    return rows // scale, cols // scale
 
 
 def gaussian_down(cube: Tensor, scale: int, fwhm: float) -> Tensor:
     """A Gaussian PSF, `fwhm` low-resolution pixels wide, sampled at the centre of each low-resolution pixel."""
     rows, cols = cube.shape[-2:]
-    if rows % scale or cols % scale:
-        raise UsageError(
-            f"{rows} x {cols} pixels do not divide by {scale}; crop the cube to a multiple first."
-        )
+    h, w = _low_size(cube, scale)
     sigma = fwhm * scale / (2 * sqrt(2 * log(2)))  # in high-resolution pixels
     pad = ceil(4 * sigma)
     taps = torch.arange(-pad, scale + pad, dtype=cube.dtype, device=cube.device)
@@ -64,7 +74,7 @@ def gaussian_down(cube: Tensor, scale: int, fwhm: float) -> Tensor:
     padded = symmetric_pad(cube.reshape(-1, 1, rows, cols), pad)
     blurred = F.conv2d(padded, weights.view(1, 1, -1, 1), stride=(scale, 1))
     low = F.conv2d(blurred, weights.view(1, 1, 1, -1), stride=(1, scale))
-    return low.reshape(*cube.shape[:-2], rows // scale, cols // scale)
+    return low.reshape(*cube.shape[:-2], h, w)
 
 
 @dataclass(frozen=True)
@@ -78,9 +88,7 @@ class Degradation:
 
     def __post_init__(self) -> None:
         if self.kernel not in ("bicubic", "gaussian"):
-            raise UsageError(
-                f"Degradation kernel '{self.kernel}' is unknown; choose 'bicubic' or 'gaussian'."
-            )
+            raise UsageError(f"Degradation kernel '{self.kernel}' is unknown; choose 'bicubic' or 'gaussian'.")
         if (self.kernel == "gaussian") != (self.fwhm is not None):
             raise UsageError(
                 f"A {self.kernel} kernel with fwhm {self.fwhm}: give a fwhm to 'gaussian' and to it only."

@@ -7,6 +7,12 @@ class PdenetError(Exception):
     exit_code = 1
 
 
+class TrainingError(PdenetError, ArithmeticError):
+    """Training went astray: the loss is no longer a number. The weights before that are kept."""
+
+    exit_code = 1
+
+
 class UsageError(PdenetError, ValueError):
     """The command's options contradict each other or the input."""
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from pdenet_cli.cube import Cube, CubeMeta, Pixels
 from pdenet_cli.errors import FormatError, UsageError
 
+Bands = slice | Sequence[int]
 ALL = slice(None)
 SURVEY_VALUES = 1 << 28  # a scene with more numbers than this is surveyed in evenly spread blocks
 BLOCK_VALUES = 1 << 23
@@ -129,13 +130,13 @@ class Radiometry:
             floor=0.0 if survey.minimum >= 0 else -math.inf,
         )
 
-    def to_unit(self, pixels: Pixels, bands: slice = ALL) -> NDArray[np.float32]:
+    def to_unit(self, pixels: Pixels, bands: Bands = ALL) -> NDArray[np.float32]:
         """File numbers (bands, rows, columns) as the network's 0..1."""
         exact = np.result_type(pixels.dtype, np.float32)  # 32-bit integers do not fit into float32
         unit = pixels.astype(exact) * _per_band(self.gain, bands) + _per_band(self.offset, bands)
         return unit.astype(np.float32)
 
-    def from_unit(self, unit: Pixels, dtype: np.dtype[Any], bands: slice = ALL) -> Pixels:
+    def from_unit(self, unit: Pixels, dtype: np.dtype[Any], bands: Bands = ALL) -> Pixels:
         """The network's 0..1 as file numbers of `dtype`, rounded and kept inside what it can hold."""
         numbers = (np.asarray(unit, np.float64) - _per_band(self.offset, bands)) / _per_band(self.gain, bands)
         numbers = np.maximum(numbers, self.floor)
@@ -143,29 +144,25 @@ class Radiometry:
             numbers = np.rint(numbers)
         limits = np.iinfo(dtype) if dtype.kind in "ui" else np.finfo(dtype)
         # float64 rounds the largest 64-bit integers up, out of range: clip to the next number below.
-        top = min(
-            float(limits.max), float(np.nextafter(float(limits.max), 0)) if dtype.itemsize == 8 else np.inf
-        )
+        top = min(float(limits.max), float(np.nextafter(float(limits.max), 0)) if dtype.itemsize == 8 else np.inf)
         numbers = np.clip(numbers, float(limits.min), top)
         if self.nodata is not None and dtype.kind in "ui":
             # An estimate that happens to round to the nodata value is still an estimate.
             numbers[numbers == self.nodata] += -1 if self.nodata >= top else 1
         return numbers.astype(dtype)
 
-    def spread_from_unit(self, spread: Pixels, bands: slice = ALL) -> NDArray[np.float32]:
+    def spread_from_unit(self, spread: Pixels, bands: Bands = ALL) -> NDArray[np.float32]:
         """A standard deviation in the file's numbers: it takes the gain, never the offset."""
         return (spread / np.abs(_per_band(self.gain, bands))).astype(np.float32)
 
-    def prepare(self, pixels: Pixels, bands: slice = ALL) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    def prepare(self, pixels: Pixels, bands: Bands = ALL) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """File numbers as 0..1 with holes filled by the scene's mean, and where there were no holes."""
         there = valid(pixels, self.nodata)
         with np.errstate(invalid="ignore", over="ignore"):
             unit = self.to_unit(pixels, bands)
         return np.where(there, unit, _per_band(self.fill, bands).astype(np.float32)), there
 
-    def finish(
-        self, unit: Pixels, there: NDArray[np.bool_], dtype: np.dtype[Any], bands: slice = ALL
-    ) -> Pixels:
+    def finish(self, unit: Pixels, there: NDArray[np.bool_], dtype: np.dtype[Any], bands: Bands = ALL) -> Pixels:
         """The network's 0..1 as file numbers, nodata again where `there` is False."""
         numbers = self.from_unit(unit, dtype, bands)
         numbers[~there] = self.nothing(dtype)
@@ -178,9 +175,7 @@ class Radiometry:
         return np.nan if dtype.kind == "f" else 0
 
 
-def _range(
-    meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | None
-) -> tuple[float, float, str]:
+def _range(meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | None) -> tuple[float, float, str]:
     if value_range is not None:
         low, high = value_range
         return low, high, f"range given: {low:g} to {high:g}"
@@ -205,9 +200,9 @@ def _range(
     return low, top, f"from the data: {low:g} to {top:g} (99.9th percentile)"
 
 
-def _per_band(values: Sequence[float], bands: slice) -> NDArray[np.float64]:
-    chosen = values[bands] if len(values) > 1 else values
-    return np.asarray(chosen, np.float64)[:, None, None]
+def _per_band(values: Sequence[float], bands: Bands) -> NDArray[np.float64]:
+    column = np.asarray(values, np.float64)[:, None, None]
+    return column[bands] if len(values) > 1 else column
 
 
 def _fits(value: float, dtype: np.dtype[Any]) -> bool:

@@ -10,9 +10,7 @@ from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.networks.pdenet import PDENetConfig
 
 
-def forward(
-    config: PDENetConfig, state: Mapping[str, Tensor], low: Tensor, masks: Tensor | None = None
-) -> Tensor:
+def forward(config: PDENetConfig, state: Mapping[str, Tensor], low: Tensor, masks: Tensor | None = None) -> Tensor:
     """What the network with these weights makes of (n, bands, h, w); masks (1 or n, all of them) or none."""
     x = low[:, None]  # (n, 1, bands, h, w)
     pieces = None if masks is None else _Pieces(masks)
@@ -59,7 +57,7 @@ def _stage(
         width = u.shape[1]
         m_spe = 1 if pieces is None else pieces.next(width)
         m_spa = 1 if pieces is None else pieces.next(width)
-        spe1, spe2 = (weights[part][..., None, None] for part in ("spectral1", "spectral2"))
+        spe1, spe2 = (weights[part][..., None] for part in ("spectral1", "spectral2"))
         o = u + m_spe * F.conv3d(F.conv3d(u, spe1, padding=(1, 0, 0)).relu(), spe2, padding=(1, 0, 0))
         spa1, spa2 = (weights[part][:, :, None] for part in ("spatial1", "spatial2"))
         f = o + m_spa * F.conv3d(F.conv3d(o, spa1, padding=(0, 1, 1)).relu(), spa2, padding=(0, 1, 1))

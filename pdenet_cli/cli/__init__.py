@@ -10,6 +10,9 @@ import typer
 from pdenet_cli import __version__
 from pdenet_cli.cli.console import complain
 from pdenet_cli.cli.info import info
+from pdenet_cli.cli.models import models
+from pdenet_cli.cli.train import train
+from pdenet_cli.cli.upscale import uncertainty, upscale
 from pdenet_cli.errors import PdenetError, ResourceError
 
 app = typer.Typer(
@@ -37,6 +40,10 @@ def _common(
 
 
 app.command()(info)
+app.command()(upscale)
+app.command()(uncertainty)
+app.command()(train)
+app.add_typer(models, name="models")
 
 INTERRUPTED = 130
 

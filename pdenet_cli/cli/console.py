@@ -13,3 +13,20 @@ err = rich.console.Console(highlight=False, soft_wrap=True, stderr=True)
 def complain(error: PdenetError) -> None:
     """Print an error as the one line that a user reads."""
     err.print(f"[bold red]pdenet:[/] {rich.markup.escape(' '.join(str(error).split()))}")
+
+
+def size_text(count: float) -> str:
+    """Bytes as a person says it: 1.55 MB."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def time_text(seconds: float) -> str:
+    """A time as a person says it: 12 s, 3 min, 2 h 10 min."""
+    if seconds < 100:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import complain, out
+from pdenet_cli.cli.console import complain, out, size_text
 from pdenet_cli.errors import BatchError, PdenetError, UsageError
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def _show(description: Description) -> None:
     row("radiometry", f"0..1 is {radiometry.reason}")
     finer = meta.upscaled(4)
     size = f"{finer.bands} x {finer.rows} x {finer.columns}"
-    row("x4 output", f"{size}, {_bytes(finer.nbytes)} on disk")
-    row("memory", f"{_bytes(meta.nbytes)} to hold the input whole, {_bytes(finer.nbytes)} the x4 output")
+    row("x4 output", f"{size}, {size_text(finer.nbytes)} on disk")
+    row("memory", f"{size_text(meta.nbytes)} to hold the input whole, {size_text(finer.nbytes)} the x4 output")
     for note in meta.notes:
         row("note", note)
     out.print(table)
@@ -110,14 +110,6 @@ def _georeference(where: Georeference) -> str:
     ]
     turned = ", rotated" if xr or yc else ""
     return f"{name}, pixels {size}{turned}, upper-left corner {x0:.10g}, {y0:.10g}"
-
-
-def _bytes(count: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
 
 
 def _thumbnail(picture: Picture, columns: int = 48) -> str:

@@ -24,3 +24,38 @@ Range = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace outputs that exist.")]
+Seed = Annotated[int, typer.Option(help="Fixes every random draw.", min=0)]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")]
+Threads = Annotated[int | None, typer.Option(help="CPU cores to use.", show_default="all")]
+Scale = Annotated[
+    int | None, typer.Option(help="How many times finer the pixels become.", show_default="4", min=2)
+]
+ModelName = Annotated[
+    str | None,
+    typer.Option("--model", help="A model by name or path.", show_default="the shipped one for --scale"),
+]
+Samples = Annotated[int, typer.Option(help="Monte-Carlo draws of the network.", min=1)]
+Memory = Annotated[
+    str | None,
+    typer.Option(help="Use at most this, e.g. 2GB.", show_default="half the free", metavar="SIZE"),
+]
+TileSide = Annotated[
+    int | None,
+    typer.Option("--tile", help="Longest side of a tile in input pixels.", show_default="what fits", min=1),
+]
+Halo = Annotated[
+    int | None,
+    typer.Option(
+        help="Margin of a tile in input pixels; less than the network's reach is faster and less exact.",
+        show_default="the network's reach",
+        min=0,
+    ),
+]
+BandRange = Annotated[
+    str | None, typer.Option("--bands", help="Only these bands, counted from 0, e.g. 10:60.", metavar="FIRST:LAST")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on where a broken-off run stopped.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only say what it would take: output, memory, tiles, time.")
+]
+Quicklook = Annotated[bool, typer.Option("--quicklook", help="Write a PNG beside every output.")]

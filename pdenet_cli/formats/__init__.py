@@ -8,11 +8,19 @@ from pathlib import Path
 
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import FormatError, OutputError, PdenetError
-from pdenet_cli.formats import envi, tiff
+from pdenet_cli.formats import envi, hdf5, mat, png_folder, tiff, zarr_store
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.output import Output, refuse_existing, unwritable
 
-FORMATS: tuple[Format, ...] = (tiff.FORMAT, envi.FORMAT)
+FORMATS: tuple[Format, ...] = (
+    tiff.FORMAT,
+    mat.FORMAT,
+    hdf5.FORMAT,
+    hdf5.NETCDF,
+    zarr_store.FORMAT,
+    png_folder.FORMAT,
+    envi.FORMAT,
+)
 """Asked in this order; ENVI stands last because any bytes at all may be its data file."""
 
 HEAD_BYTES = 4096
@@ -58,12 +66,16 @@ def new_output(path: str | Path, *, overwrite: bool = False) -> Output:
 
 def output_format(path: Path) -> Format:
     """The format that an output of this name is written in."""
-    writable = [f for f in FORMATS if f.create is not None]
-    for candidate in writable:
-        if path.suffix.lower() in candidate.suffixes:
+    for candidate in FORMATS:
+        if candidate.create is not None and path.suffix.lower() in candidate.suffixes:
             return candidate
-    known = " ".join(s for f in writable for s in f.suffixes)
+    known = " ".join(writable_suffixes())
     raise OutputError(f"{path}: no format is written with the suffix '{path.suffix}'. Use one of {known}.")
+
+
+def writable_suffixes() -> tuple[str, ...]:
+    """What the name of an output may end in."""
+    return tuple(suffix for f in FORMATS if f.create is not None for suffix in f.suffixes)
 
 
 def _head(path: Path) -> bytes:

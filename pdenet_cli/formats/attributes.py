@@ -118,9 +118,7 @@ def spoken(meta: CubeMeta) -> dict[str, Any]:
 def spoken_extra(meta: CubeMeta, taken: Mapping[str, Any]) -> dict[str, Any]:
     """The rest of a header as values that any attribute can hold: texts, numbers, lists of either."""
     return {
-        name: _plain(value)
-        for name, value in meta.extra.items()
-        if name not in taken and field_of(name) is None
+        name: _plain(value) for name, value in meta.extra.items() if name not in taken and field_of(name) is None
     }
 
 

@@ -24,7 +24,7 @@ class Variable:
     array: Sliceable | None = None
 
     def __str__(self) -> str:
-        return f"{self.name} {self.shape} {self.dtype or 'no numbers'}"
+        return f"{self.name} {self.shape} {'not numbers' if self.dtype is None else self.dtype.name}"
 
     @property
     def is_cube(self) -> bool:
@@ -36,15 +36,16 @@ def choose_variable(
 ) -> tuple[Variable, tuple[str, ...]]:
     """The variable asked for, else the only cube, else the only cube with as many bands as wavelengths."""
     cubes = [v for v in variables if v.is_cube]
+    some = cubes or [v for v in variables if len(v.shape) > 1] or variables
     if asked is not None:
         found = [v for v in variables if v.name.strip("/") == asked.strip("/")]
         if not found:
-            raise FormatError(f"{path}: no variable '{asked}'. It has {listed(cubes or variables)}.")
+            raise FormatError(f"{path}: no variable '{asked}'. It has {listed(some)}.")
         if found[0].dtype is None or len(found[0].shape) not in (2, 3) or 0 in found[0].shape:
-            raise FormatError(f"{path}: {found[0]} is not a cube. It has {listed(cubes or variables)}.")
+            raise FormatError(f"{path}: {found[0]} is not a cube. It has {listed(some)}.")
         return found[0], ()
     if not cubes:
-        raise FormatError(f"{path}: no three-dimensional variable of numbers. It has {listed(variables)}.")
+        raise FormatError(f"{path}: no three-dimensional variable of numbers. It has {listed(some)}.")
     matching = [v for v in cubes if set(v.shape) & set(wavelength_counts)]
     chosen = cubes if len(cubes) == 1 else matching
     if len(chosen) != 1:

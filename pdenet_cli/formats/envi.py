@@ -23,7 +23,7 @@ from pdenet_cli.georeference import Georeference
 
 DTYPES = {int(code): np.dtype(kind) for code, kind in spy.dtype_map}
 DATA_SUFFIXES = (".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".cube")
-NOT_DATA = (".hdr", ".xml", ".txt", ".json", ".png", ".jpg", ".csv", ".sta", ".enp", ".partial", ".ovr")
+NOT_DATA = (".hdr", ".xml", ".txt", ".json", ".png", ".jpg", ".csv", ".sta", ".enp", ".partial", ".ovr", ".tif", ".tiff")
 MAX_HEADER_BYTES = 64 << 20
 
 # What the header says about the layout of this one file: never carried over to another.
@@ -308,7 +308,8 @@ def _map_fields(where: Georeference) -> dict[str, Any]:
         _, xc, xr, _, yc, yr = where.transform
         angle = math.degrees(math.atan2(xr, xc))
         turned = (f"rotation={angle!r}",) if xr or yc else ()
-        column, row = where.anchor
+        # GDAL does not turn a tie point that is not the first corner, so a turned scene is tied to that one.
+        column, row = (0.0, 0.0) if turned else where.anchor
         tie = (column + 1, row + 1, *where.ground(column, row), math.hypot(xc, xr), math.hypot(yc, yr))
         fields["map info"] = "{" + ", ".join((projection, *(repr(v) for v in tie), *tail, *turned)) + "}"
     return fields

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape, quoteattr, unescape
 
 from defusedxml import ElementTree
 
@@ -17,7 +17,7 @@ ROLES = {"DESCRIPTION": "description", "SCALE": "scale", "OFFSET": "offset", "UN
 
 # What the file says about its own layout, or about the pixels it has now: never carried over to another.
 STALE = {"samples", "lines", "bands", "data_type", "interleave", "byte_order", "header_offset", "file_type"}
-STALE |= {"file_compression", "map_info", "coordinate_system_string", "area_or_point", "layout", "repr"}
+STALE |= {"file_compression", "map_info", "coordinate_system_string", "area_or_point"}
 
 # Dataset items with a field of their own in CubeMeta, by ENVI's names where ENVI has one.
 OWN = {"wavelength", "wavelength_units", "fwhm", "bbl", "band_names", "default_bands", "data_ignore_value"}
@@ -35,7 +35,8 @@ class Items:
         self.dataset: dict[str, str] = {}
         self.band: dict[str, list[str | None]] = {}
         for item in ElementTree.fromstring(text).iter("Item"):
-            name, domain, value = item.get("name", ""), item.get("domain", ""), item.text or ""
+            name, domain = item.get("name", ""), item.get("domain", "")
+            value = unescape(item.text or "", {"&quot;": '"', "&apos;": "'"})  # GDAL escapes values twice
             sample = item.get("sample", "")
             if domain not in ("", "ENVI", "IMAGERY") or not name or name.upper().startswith("STATISTICS_"):
                 continue
@@ -83,7 +84,7 @@ class Items:
 
     def numbers(self, *names: str) -> tuple[float, ...] | None:
         """One number per band under the first of these names, on the bands or as a list on the dataset."""
-        lists = [self.band.get(name, []) for name in names]
+        lists: list[Sequence[str | None]] = [self.band.get(name, []) for name in names]
         lists += [_listed(self.own.get(name, "")) for name in names]
         found = (values for words in lists if (values := _numbers(words)) is not None)
         return next((values for values in found if len(values) == self.bands), None)
@@ -124,7 +125,7 @@ def text(meta: CubeMeta, anchor: tuple[float, float] | None = None) -> str:
     for name, value in meta.extra.items():
         if _joined(name) in OWN | STALE:
             continue
-        if isinstance(value, (list, tuple)) and len(value) == meta.bands > 1:
+        if isinstance(value, (list, tuple)) and len(value) == meta.bands:
             per_band.setdefault(name, value)
         else:
             dataset.setdefault(name, value)
@@ -145,7 +146,8 @@ def _guessed_units(meta: CubeMeta) -> str | None:
 
 def _item(name: str, value: Any, sample: str = "") -> str:
     role = f' role="{ROLES[name]}"' if sample and name in ROLES else ""
-    return f"  <Item name={quoteattr(_legal(name))}{sample}{role}>{escape(_legal(worded(value)))}</Item>"
+    words = escape(escape(_legal(worded(value)), {'"': "&quot;"}))  # GDAL escapes values twice
+    return f"  <Item name={quoteattr(_legal(name))}{sample}{role}>{words}</Item>"
 
 
 def worded(value: Any) -> str:

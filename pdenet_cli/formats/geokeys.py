@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyproj
+from pyproj.crs import GeographicCRS, ProjectedCRS
 from pyproj.exceptions import CRSError
 
 from pdenet_cli.formats import crs
@@ -20,7 +21,7 @@ TAGS = (SCALE, TIE_POINTS, MATRIX, RPC, DIRECTORY, DOUBLES, TEXTS)
 
 MODEL_TYPE, RASTER_TYPE, CITATION = 1024, 1025, 1026
 GEOGRAPHIC, GEOGRAPHIC_CITATION = 2048, 2049
-PROJECTED, PROJECTED_CITATION = 3072, 3073
+DATUM, PROJECTED, PROJECTED_CITATION = 2050, 3072, 3073
 USER_DEFINED = 32767
 ESRI = "ESRI PE String = "  # how ArcGIS, and GDAL after it, put a WKT where only a name was foreseen
 
@@ -31,15 +32,15 @@ RPC_LISTS = ("LINE_NUM_COEFF", "LINE_DEN_COEFF", "SAMP_NUM_COEFF", "SAMP_DEN_COE
 
 def georeference(tags: Mapping[int, Any]) -> Georeference:
     """Where the tags of a GeoTIFF place its picture."""
-    directory = tuple(int(number) for number in _numbers(tags, DIRECTORY))
-    texts = tags.get(TEXTS)
+    directory = [int(number) for number in _numbers(tags, DIRECTORY) if 0 <= number < 65536]
+    doubles, texts = list(_numbers(tags, DOUBLES)), tags.get(TEXTS)
     texts = texts if isinstance(texts, str) else ""
-    keys = _keys(directory, _numbers(tags, DOUBLES), texts)
+    keys = _keys(directory, doubles, texts)
     point = keys.get(RASTER_TYPE) == 2
     half = 0.5 if point else 0.0  # the file counts from pixel centres, we from corners
     ties = list(_groups(_numbers(tags, TIE_POINTS), 6))
     scale, matrix = _numbers(tags, SCALE), _numbers(tags, MATRIX)
-    kept = {str(code): _plain(tags[code]) for code in (DIRECTORY, DOUBLES, TEXTS) if code in tags}
+    verbatim = {str(DIRECTORY): directory, str(DOUBLES): doubles, str(TEXTS): texts}
     transform: Transform | None = None
     anchor = (0.0, 0.0)
     points: tuple[GroundPoint, ...] = ()
@@ -59,7 +60,7 @@ def georeference(tags: Mapping[int, Any]) -> Georeference:
         anchor=anchor,
         points=points,
         rpc=_rpc(_numbers(tags, RPC)),
-        native={"geo keys": kept} if kept else {},
+        native={"geo keys": {code: value for code, value in verbatim.items() if value}} if keys else {},
     )
 
 
@@ -82,7 +83,7 @@ def tags(where: Georeference) -> dict[int, Any]:
         found[TIE_POINTS] = [
             number for p in where.points for number in (p.column - half, p.row - half, 0.0, p.x, p.y, p.z)
         ]
-    if where.rpc is not None:
+    if where.rpc is not None and {*RPC_NUMBERS[2:], *RPC_LISTS} <= where.rpc.keys():
         found[RPC] = [float(where.rpc.get(name, -1)) for name in RPC_NUMBERS]
         found[RPC] += [float(part) for name in RPC_LISTS for part in where.rpc[name].split()]
     return found
@@ -97,10 +98,6 @@ def _numbers(tags: Mapping[int, Any], code: int) -> tuple[float, ...]:
     return tuple(array.tolist()) if np.isfinite(array).all() else ()
 
 
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, (str, bytes)) else np.atleast_1d(value).tolist()
-
-
 def _groups(values: Sequence[Number], size: int) -> Iterator[tuple[Number, ...]]:
     """The values, `size` at a time; what remains at the end is left out."""
     return zip(*[iter(values)] * size, strict=False)
@@ -112,7 +109,7 @@ def _moved(transform: Transform, columns: float, rows: float) -> Transform:
     return x + xc * columns + xr * rows, xc, xr, y + yc * columns + yr * rows, yc, yr
 
 
-def _keys(directory: tuple[int, ...], doubles: tuple[float, ...], texts: str) -> dict[int, Any]:
+def _keys(directory: Sequence[int], doubles: Sequence[float], texts: str) -> dict[int, Any]:
     keys: dict[int, Any] = {}
     for key, place, count, value in _groups(directory[4:], 4):
         if place == 0:
@@ -132,7 +129,10 @@ def _crs(keys: Mapping[int, Any]) -> str | None:
         text = str(keys.get(citation, ""))
         if text.startswith(ESRI):
             return text.removeprefix(ESRI)
-    return _from_parameters(keys)
+    try:
+        return _from_parameters(keys)
+    except (CRSError, KeyError, TypeError, ValueError):
+        return None
 
 
 METHODS = {1: "tmerc", 7: "merc", 8: "lcc", 9: "lcc", 10: "laea", 11: "aea", 12: "aeqd", 17: "eqc", 24: "sinu"}
@@ -150,40 +150,48 @@ PARAMETERS = {
 
 def _from_parameters(keys: Mapping[int, Any]) -> str | None:
     """The WKT of a projection that is spelled out key by key in metres, None if it is not a common one."""
-    method, units = METHODS.get(keys.get(3075, 0)), keys.get(3076, 9001)
-    if method is None or units != 9001:
-        return None
+    method, utm = METHODS.get(keys.get(3075, 0)), keys.get(3074, 0)
     words = [f"+proj={method}"]
     for name, places in PARAMETERS.items():
         words += [f"+{name}={keys[key]!r}" for key in places if isinstance(keys.get(key), (int, float))][:1]
-    if keys.get(3075) == 9:
-        words += [word.replace("lat_0", "lat_1") for word in words if "lat_0" in word]
     if method == "eqc":
         words = [word.replace("lat_1", "lat_ts") for word in words]
-    try:
-        if 2057 in keys and keys.get(GEOGRAPHIC, USER_DEFINED) == USER_DEFINED:
-            words += [f"+a={keys[2057]!r}", f"+rf={keys[2059]!r}" if 2059 in keys else f"+b={keys[2058]!r}"]
-            return pyproj.CRS.from_proj4(" ".join((*words, "+units=m +no_defs"))).to_wkt()
-        projected = pyproj.CRS.from_proj4(" ".join((*words, "+units=m +no_defs")))
-        base = pyproj.CRS.from_epsg(int(keys[GEOGRAPHIC]))
-        name = str(keys.get(PROJECTED_CITATION) or keys.get(CITATION) or "unnamed")
-        return pyproj.crs.ProjectedCRS(projected.coordinate_operation, name, geodetic_crs=base).to_wkt()
-    except (CRSError, KeyError, TypeError, ValueError):
+    if keys.get(3075) == 9:  # Lambert's cone through one parallel: PROJ wants it named twice
+        words += [word.replace("lat_0", "lat_1") for word in words if "lat_0" in word]
+    if 16001 <= utm <= 16160:
+        words = [f"+proj=utm +zone={utm % 100}", "+south" if utm > 16100 else ""]
+    elif method is None or keys.get(3076, 9001) != 9001:
         return None
+    projection = pyproj.CRS.from_proj4(" ".join((*words, "+ellps=WGS84 +units=m +no_defs")))
+    name = str(keys.get(PROJECTED_CITATION) or keys.get(CITATION) or "unnamed")
+    return ProjectedCRS(projection.coordinate_operation, name, geodetic_crs=_base(keys)).to_wkt()
+
+
+def _base(keys: Mapping[int, Any]) -> pyproj.CRS:
+    """The latitudes and longitudes below a projection: by their number, their datum's, or their ellipsoid."""
+    if 0 < keys.get(GEOGRAPHIC, 0) < USER_DEFINED:
+        return pyproj.CRS.from_epsg(keys[GEOGRAPHIC])
+    if 0 < keys.get(DATUM, 0) < USER_DEFINED:
+        return GeographicCRS(datum=f"urn:ogc:def:datum:EPSG::{keys[DATUM]}")
+    flattening = f"+rf={keys[2059]!r}" if keys.get(2059) else f"+b={keys.get(2058, keys[2057])!r}"
+    return pyproj.CRS.from_proj4(f"+proj=longlat +a={keys[2057]!r} {flattening} +no_defs")
 
 
 def _new_keys(where: Georeference) -> dict[int, Any]:
     """The three key tags for a coordinate system that came from another format."""
-    raster = {RASTER_TYPE: 2 if where.pixel_is_point else 1}
-    system, code = crs.parsed(where.crs), crs.epsg(where.crs)
+    system = crs.parsed(where.crs)
+    if system is not None and system.is_compound:
+        system = system.sub_crs_list[0]  # heights stay behind
+    raster = 2 if where.pixel_is_point else 1
     if system is None:
-        return _encoded(raster) if where.pixel_is_point else {}
-    kind = GEOGRAPHIC if system.is_geographic else PROJECTED
-    citation = GEOGRAPHIC_CITATION if system.is_geographic else PROJECTED_CITATION
-    keys: dict[int, Any] = {MODEL_TYPE: 2 if kind == GEOGRAPHIC else 1, **raster}
+        return _encoded({RASTER_TYPE: raster}) if where.pixel_is_point else {}
+    code = crs.epsg(system.to_wkt())
+    model, kind = (2, GEOGRAPHIC) if system.is_geographic else (1, PROJECTED)
     if code is not None and code < USER_DEFINED:
-        return _encoded({**keys, CITATION: system.name, kind: code})
-    return _encoded({**keys, kind: USER_DEFINED, citation: f"{ESRI}{crs.esri_wkt(where.crs)}"})
+        return _encoded({MODEL_TYPE: model, RASTER_TYPE: raster, CITATION: system.name, kind: code})
+    wkt = f"{ESRI}{crs.esri_wkt(system.to_wkt())}"
+    # GDAL looks for a WKT here only if the model type is user-defined, be it projected or geographic.
+    return _encoded({MODEL_TYPE: USER_DEFINED, RASTER_TYPE: raster, PROJECTED_CITATION: wkt})
 
 
 def _encoded(keys: Mapping[int, Any]) -> dict[int, Any]:

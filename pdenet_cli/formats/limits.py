@@ -18,9 +18,7 @@ def refuse_lie(path: Path, name: str, shape: tuple[int, ...], itemsize: int, hel
     if declared > 0 and held <= 0:
         raise FormatError(f"{path}: {name} declares {declared:,} bytes {shape} but holds no pixels.")
     if declared > held * MOST_EXPANSION:
-        raise FormatError(
-            f"{path}: {name} declares {declared:,} bytes {shape}, and the file holds only {held:,}."
-        )
+        raise FormatError(f"{path}: {name} declares {declared:,} bytes {shape}, and the file holds only {held:,}.")
 
 
 def refuse_large_block(path: Path, name: str, nbytes: int) -> None:

@@ -1,4 +1,4 @@
-"""The elements of a MAT v5 file: found without being loaded, and written around a block of pixels.
+"""MAT v5 files: their variables, found without being loaded.
 
 SciPy reads these files too, but only whole variables, and it allocates what a header merely claims.
 """
@@ -81,6 +81,8 @@ class _Stream:
         self.back, self.position = piece, self.position - len(piece)
 
     def skip_to(self, position: int) -> None:
+        if position < self.position:
+            raise FormatError(f"{self.path}: damaged: one part of a variable runs into the next.")
         if self.inflate is None:
             self.left -= position - self.position - len(self.back)
             self.file.seek(self.start + position)
@@ -116,11 +118,12 @@ def variables(path: Path) -> list[Variable]:
         head = file.read(HEADER_BYTES)
         order = "<" if head[126:128] == b"IM" else ">"
         place = HEADER_BYTES
-        while place + 8 <= size:
+        while place < size:
             file.seek(place)
-            kind, count = struct.unpack(order + "II", file.read(8))
-            if place + 8 + count > size:
-                missing = place + 8 + count - size
+            tag = file.read(8)
+            kind, count = struct.unpack(order + "II", tag.ljust(8, b"\0"))
+            missing = place + 8 + count - size
+            if missing > 0 and any(tag):  # some writers leave a few zeros behind the last variable
                 raise FormatError(f"{path}: the file ends {missing:,} bytes too early. Copy it again.")
             found += _Reader(file, path, order, (place + 8, count), kind).variables()
             place += 8 + count
@@ -135,7 +138,7 @@ class _Reader:
         self.stream = _Stream(file, path, *element, compressed=kind == COMPRESSED)
 
     def variables(self) -> Iterator[Variable]:
-        start, length = self.element
+        length = self.element[1]
         if self.kind == MATRIX:
             yield from self._matrix(length, "", 0)
         elif self.kind == COMPRESSED:
@@ -151,7 +154,8 @@ class _Reader:
         end = self.stream.position + count
         if count:
             yield from self._described(end, inside, depth, field)
-        self.stream.skip_to(end)
+        if depth:
+            self.stream.skip_to(end)
 
     def _described(self, end: int, inside: str, depth: int, field: str) -> Iterator[Variable]:
         flags = int(np.frombuffer(self._content(8), self.order + "u4")[0])
@@ -236,63 +240,3 @@ def text_rows(text: str, shape: tuple[int, ...]) -> str | list[str]:
     if len(shape) != 2 or shape[0] <= 1 or len(text) != math.prod(shape):
         return text
     return ["".join(text[row :: shape[0]]).rstrip() for row in range(shape[0])]
-
-
-def written(order: str, name: str, value: Any) -> bytes:
-    """A small variable as an element: a text, a list of texts, a number or a list of numbers."""
-    if isinstance(value, str) or (isinstance(value, list) and value and isinstance(value[0], str)):
-        letters = letter_matrix(value)
-        data = letters.astype(order + "u2").tobytes(order="F")
-        return _matrix(order, name, CHAR, letters.shape, 4, data)
-    row = np.atleast_2d(np.asarray(value, order + "f8"))
-    return _matrix(order, name, 6, row.shape, 9, row.tobytes(order="F"))
-
-
-def letter_matrix(value: str | list[str]) -> Pixels:
-    """Texts as the rows of a matrix of UTF-16 units, filled up with spaces as MATLAB's `char` does."""
-    units = [np.frombuffer(row.encode("utf-16-le"), "<u2") for row in ([value] if isinstance(value, str) else value)]
-    matrix = np.full((len(units), max(len(row) for row in units)), ord(" "), "u2")
-    for place, row in enumerate(units):
-        matrix[place, : len(row)] = row
-    return matrix
-
-
-def header(order: str) -> bytes:
-    """The first bytes of a file; no date, so that the same cube always gives the same bytes."""
-    text = b"MATLAB 5.0 MAT-file, written by pdenet".ljust(116)
-    return text + bytes(8) + struct.pack(order + "HH", 0x0100, 0x4D49)
-
-
-def cube_header(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
-    """All of a variable's element but its numbers, which follow column by column and padded to 8 bytes."""
-    order = ">" if dtype.newbyteorder("=") != dtype else "<"
-    kind, stored = class_code(dtype), {code: number for number, code in STORED.items()}[dtype.str[1:]]
-    nbytes = math.prod(shape) * dtype.itemsize
-    return _matrix(order, name, kind, shape, stored, None, nbytes)
-
-
-def class_code(dtype: np.dtype[Any]) -> int:
-    return {code: number for number, code in CLASSES.items()}[dtype.str[1:]]
-
-
-def _matrix(
-    order: str,
-    name: str,
-    kind: int,
-    shape: tuple[int, ...],
-    stored: int,
-    data: bytes | None,
-    nbytes: int = 0,
-) -> bytes:
-    nbytes = nbytes if data is None else len(data)
-    inner = _element(order, 6, struct.pack(order + "II", kind, 0))
-    inner += _element(order, 5, np.asarray(shape, order + "i4").tobytes())
-    inner += _element(order, 1, name.encode("ascii"))
-    inner += struct.pack(order + "II", stored, nbytes)
-    padding = -nbytes % 8
-    tag = struct.pack(order + "II", MATRIX, len(inner) + nbytes + padding)
-    return tag + inner + (b"" if data is None else data + bytes(padding))
-
-
-def _element(order: str, kind: int, content: bytes) -> bytes:
-    return struct.pack(order + "II", kind, len(content)) + content + bytes(-len(content) % 8)

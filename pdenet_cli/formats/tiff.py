@@ -13,6 +13,7 @@ from tifffile import TiffFile
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.formats import envi, gdal_metadata, geokeys, tiff_header
 from pdenet_cli.formats.base import Format, OpenOptions
+from pdenet_cli.formats.choosing import interleave
 from pdenet_cli.formats.raw import RawArray
 from pdenet_cli.formats.tiff_pages import check_structure, picture
 
@@ -37,7 +38,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         found = picture(path, file)
         wanted = (*geokeys.TAGS, GDAL_METADATA, GDAL_NODATA, *DESCRIPTIONS)
         tags = {code: value for code in wanted if (value := found.page.tags.valueof(code)) is not None}
-        generated = found.page.is_imagej or found.page.is_shaped
+        generated = found.page.is_imagej or found.page.is_shaped or found.page.is_ome
     axes = options.axes or found.axes
     sizes = dict(zip(axes, found.array.shape, strict=True))
     meta = CubeMeta(
@@ -45,7 +46,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         rows=sizes["r"],
         columns=sizes["c"],
         dtype=found.array.dtype,
-        interleave="bip" if axes == "rcb" else "bsq",
+        interleave=interleave(axes),
         nodata=_nodata(tags.get(GDAL_NODATA)),
         georeference=geokeys.georeference(tags),
         notes=found.notes,

@@ -1,32 +1,24 @@
-"""The pictures in a TIFF: its structure checked before anything is believed, its strips and tiles decoded."""
+"""The pictures in a TIFF: its structure is checked before anything in it is believed."""
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tifffile.tifffile import jpeg_shape
 
-from pdenet_cli.cube import Pixels
-from pdenet_cli.errors import FormatError, PdenetError
+from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.limits import refuse_large_block
 from pdenet_cli.formats.raw import RawArray
+from pdenet_cli.formats.tiff_segments import COMPRESSIONS, NONE, Page, SegmentArray
 
-Page = Any  # a TiffPage; its annotations promise less than it holds once it was read
-
-MAX_PAGES, MAX_TAGS = 65536, 4096
+MAX_PAGES, MAX_TAGS = 16384, 4096
 MAX_EXPANSION = 100_000  # ZSTD reaches 30,000 on constant pixels; beyond this a size is a lie
 FIELD_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4}
 FIELD_BYTES |= {16: 8, 17: 8, 18: 8}
-
-NONE, JPEG = 1, 7
-COMPRESSIONS = {NONE: "none", 5: "LZW", JPEG: "JPEG", 8: "deflate", 32946: "deflate", 32773: "PackBits"}
-COMPRESSIONS |= {34887: "LERC", 34925: "LZMA", 50000: "ZSTD", 50001: "WebP"}
 
 
 def check_structure(path: Path) -> None:
@@ -50,8 +42,10 @@ def check_structure(path: Path) -> None:
             raise FormatError(f"{path}: a TIFF without a picture.")
         seen: set[int] = set()
         while place:
-            if place in seen or len(seen) == MAX_PAGES:
-                raise FormatError(f"{path}: its chain of pages never ends (byte {place:,} comes again).")
+            if place in seen:
+                raise FormatError(f"{path}: its chain of pages runs in a circle (byte {place:,} comes again).")
+            if len(seen) == MAX_PAGES:
+                raise FormatError(f"{path}: over {MAX_PAGES:,} pages, too many for the bands of a cube.")
             seen.add(place)
             (tags,) = take(place, count)
             if tags > MAX_TAGS:
@@ -86,20 +80,25 @@ def picture(path: Path, file: Any) -> Picture:
     page = whole[0]
     _check_page(path, page)
     alike = [other for other in whole if other.hash == page.hash]
-    dtype = page.dtype.newbyteorder(file.byteorder)
+    kind = np.dtype(np.uint8) if page.dtype.kind == "b" else page.dtype  # one bit is a number, too
+    dtype = kind.newbyteorder(file.byteorder)
     planes, _, rows, columns, samples = page.shaped
     if len(file.pages) == 1 and (stack := _stack_behind(path, file)) is not None:
         return Picture(stack, "brc", page)
     if len(alike) == len(whole) > 1 and planes == samples == 1:
         for other in alike[1:]:
             _check_segments(path, other)
-        return Picture(SegmentArray(path, dtype, (len(whole), rows, columns), tuple(alike)), "brc", page)
+        return Picture(
+            SegmentArray(path, dtype, (len(whole), rows, columns), tuple(alike), page.decode), "brc", page
+        )
     left = f"{len(whole) - 1} further pages are left out: not one band each of one size"
     notes = (left,) if len(whole) > 1 else ()
     shape, axes = ((rows, columns, samples), "rcb") if samples > 1 else ((planes, rows, columns), "brc")
-    if page.is_final and page.dtype.kind != "b":
-        return Picture(RawArray(path, dtype, shape, page.dataoffsets[0]), axes, page, notes)
-    return Picture(SegmentArray(path, dtype, shape, (page,)), axes, page, notes)
+    if page.is_final:
+        block = RawArray(path, dtype, shape, page.dataoffsets[0])
+        _check_end(path, block.offset + block.nbytes)
+        return Picture(block, axes, page, notes)
+    return Picture(SegmentArray(path, dtype, shape, (page,), page.decode), axes, page, notes)
 
 
 def _stack_behind(path: Path, file: Any) -> RawArray | None:
@@ -157,80 +156,3 @@ def _check_end(path: Path, end: int) -> None:
     if end > size:
         missing = f"pixels reach to byte {end:,}, the file has {size:,} ({end - size:,} missing)"
         raise FormatError(f"{path}: {missing}. Copy it again.")
-
-
-@dataclass(frozen=True)
-class SegmentArray:
-    """Pixels in strips or tiles, of one page or of one page per band; a window decodes what it touches.
-
-    The file is mapped for each access, nothing is kept: a scene larger than memory is read window by window.
-    """
-
-    path: Path
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    pages: tuple[Page, ...]
-
-    def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
-        ranges = [range(size)[part] for size, part in zip(self.shape, key, strict=True)]
-        if self.pages[0].shaped[4] > 1:
-            whole = self._decoded(range(1), ranges[0], ranges[1])[0, :, :, key[2]]
-        else:
-            whole = self._decoded(*ranges)[..., 0]
-        return whole[tuple(slice(None, None, r.step) for r in ranges)]
-
-    def _decoded(self, planes: range, rows: range, columns: range) -> Pixels:
-        """The box from first to last of each range, as (planes, rows, columns, samples)."""
-        page = self.pages[0]
-        box = [(r[0], r[-1] + 1) if r else (0, 0) for r in (planes, rows, columns)]
-        (top, bottom), (left, right) = box[1:]
-        shape = (*(stop - start for start, stop in box), page.shaped[4])
-        out = np.full(shape, page.nodata, self.dtype.newbyteorder("="))
-        if not out.size:
-            return out
-        data = np.memmap(self.path, np.uint8, "r")
-        for plane in planes:
-            for index in self._touched(plane, range(top, bottom), range(left, right)):
-                part, (_, _, row, column, _) = self._segment(data, plane, index)
-                if part is None:  # left out of the file, as GDAL does with strips that are all nodata
-                    continue
-                stop_row = min(bottom, row + part.shape[0])
-                stop_column = min(right, column + part.shape[1])
-                inside = part[max(top - row, 0) : stop_row - row, max(left - column, 0) : stop_column - column]
-                row, column = max(row - top, 0), max(column - left, 0)
-                out[plane - planes[0], row : stop_row - top, column : stop_column - left] = inside
-        return out
-
-    def _touched(self, plane: int, rows: range, columns: range) -> Iterator[int]:
-        """The numbers of the strips or tiles that hold these rows and columns of a plane."""
-        page = self.pages[0]
-        height, width = page.chunks[0], page.chunks[1]
-        down, across = math.ceil(page.imagelength / height), math.ceil(page.imagewidth / width)
-        first = 0 if len(self.pages) > 1 else plane * down * across
-        for row in range(rows[0] // height, rows[-1] // height + 1):
-            for column in range(columns[0] // width, columns[-1] // width + 1):
-                yield first + row * across + column
-
-    def _segment(self, data: Pixels, plane: int, index: int) -> tuple[Pixels | None, tuple[int, ...]]:
-        page = self.pages[plane] if len(self.pages) > 1 else self.pages[0]
-        offset, count = int(page.dataoffsets[index]), int(page.databytecounts[index])
-        raw = data[offset : offset + count] if count else None
-        try:
-            tables = {"jpegtables": page.jpegtables} if page.compression == JPEG else {}
-            if raw is not None and page.compression == JPEG:
-                self._refuse_giant(raw, page)
-            part, place, _ = self.pages[0].decode(raw, index, **tables)
-        except PdenetError:
-            raise
-        except Exception as error:
-            # Each codec has its own exceptions; all of them mean that these bytes are not what they should be.
-            text = " ".join(str(error).split())[:200]
-            met = f"strip or tile {index} cannot be decoded ({type(error).__name__}: {text})"
-            raise FormatError(f"{self.path}: {met}. Copy it again.") from error
-        return (None if part is None else part[0]), place
-
-    def _refuse_giant(self, raw: Pixels, page: Page) -> None:
-        # A JPEG carries its own size, and libjpeg would believe it.
-        _, rows, columns, _ = jpeg_shape(raw[:65536].tobytes())
-        if rows * columns > 4 * math.prod(page.chunks[:2]):
-            raise FormatError(f"{self.path}: a JPEG of {rows} x {columns} pixels in place of {page.chunks[:2]}.")

@@ -38,13 +38,14 @@ class Network(nn.Module):
     """A super-resolution network: a pure function of a low-resolution cube and a draw."""
 
     Config: ClassVar[type[NetworkConfig]]
-    configs: ClassVar[Mapping[str, NetworkConfig]]  # by name, the first being the default
+    configs: ClassVar[Mapping[str, NetworkConfig]]  # by name; "tiny" is for tests
     random: ClassVar[bool]  # False: every draw gives the same output
 
     config: NetworkConfig
     halo: int  # how many low-resolution pixels away an output pixel still looks, exactly
     band_halo: int | None  # the same in bands; None: the whole spectrum
     bands: int | None  # the only band count that fits; None: any
+    bytes_per_voxel: int  # memory that one sample takes, at the most, per voxel of its input
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
@@ -66,9 +67,17 @@ class Network(nn.Module):
         `draw` holds one sample for the whole batch or one for each of its n elements; None: every mask is 1.
         """
 
+    @torch.no_grad()
     def samples(self, low: Tensor, draw: Draw) -> Tensor:
         """One cube seen by every sub-network of the draw, (1, bands, h, w) -> (samples, bands, H, W)."""
-        return self(low.expand(len(draw), -1, -1, -1), draw)  # type: ignore[no-any-return]
+        if low.device.type != "cpu":
+            batch: Tensor = self(low.expand(len(draw), -1, -1, -1), draw)
+            return batch
+        _, bands, h, w = low.shape
+        high = low.new_empty(len(draw), bands, self.scale * h, self.scale * w)
+        for i in range(len(draw)):  # one at a time needs the memory of one
+            high[i] = self(low, draw[i])[0]
+        return high
 
     def degrade(self, high: Tensor) -> Tensor:
         """The low-resolution cube this network believes `high` would give; for its consistency loss."""

@@ -5,21 +5,17 @@ a (3,1,1) or (1,3,3) convolution is a two-dimensional one in the layout a CPU li
 between them. Masks are per channel, so one sample's masks go into the weights and cost nothing.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
+from typing import Literal, get_args, get_type_hints
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pdenet_cli.degradation import bicubic_up, symmetric_pad
+from pdenet_cli.degradation import bicubic_up, cubic_up, symmetric_pad
 from pdenet_cli.errors import ModelError
 from pdenet_cli.networks.base import Draw, Network, NetworkConfig
-
-
-Convolve = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -38,6 +34,10 @@ class PDENetConfig(NetworkConfig):
     def __post_init__(self) -> None:
         if self.scale < 2 or min(self.stages, self.units, self.width, self.head) < 1:
             raise ModelError(f"{self} cannot be built: the scale must be at least 2, every size at least 1.")
+        for name in ("kernel", "border", "upsampling"):
+            choices = get_args(get_type_hints(PDENetConfig)[name])
+            if getattr(self, name) not in choices:
+                raise ModelError(f"{name} '{getattr(self, name)}' is unknown; choose one of {', '.join(choices)}.")
 
 
 CONFIGS = {
@@ -65,9 +65,12 @@ class TemplateNet(Network):
         super().__init__(config)
         self.degradation = LearnedDegradation(config)
         self.stages = nn.ModuleList(Stage(config, self.random) for _ in range(config.stages))
-        self.matlab = config.upsampling == "matlab"
+        self.upsample = bicubic_up if config.upsampling == "matlab" else torch_bicubic_up
         self.halo = _halo(config, self.degradation.first_tap, self.degradation.taps)
         self.band_halo = config.stages * (2 * config.units + 3)  # head, two per unit, tail, smoothing
+        # The features of a stage, its brush strokes, and a few fine images; 5 bytes for 4, the allocator's slack.
+        features = (config.units + 3) * config.width + 2 * config.head
+        self.bytes_per_voxel = 5 * (features + 4 * (config.scale + 2) ** 2 + 4 * config.scale**2)
 
     def forward(self, low: Tensor, draw: Draw | None = None) -> Tensor:
         masks = draw.masks if draw is not None and self.random else None
@@ -81,15 +84,11 @@ class TemplateNet(Network):
 
     def _stages(self, low: Tensor, masks: Tensor | None) -> Tensor:
         each = [None] * len(self.stages) if masks is None else masks.chunk(len(self.stages), dim=1)
-        high = self._upsample(low) + self.stages[0](low, each[0])  # (n, bands, h, w) -> (n, bands, H, W)
+        # (n, bands, h, w) -> (n, bands, scale·h, scale·w)
+        high: Tensor = self.upsample(low, self.scale) + self.stages[0](low, each[0])
         for stage, mask in zip(self.stages[1:], each[1:], strict=True):
             high = high + stage(low - self.degrade(high), mask)
         return high
-
-    def _upsample(self, low: Tensor) -> Tensor:
-        if self.matlab:
-            return bicubic_up(low, self.scale)
-        return F.interpolate(low, scale_factor=self.scale, mode="bicubic", align_corners=False)
 
     def degrade(self, high: Tensor) -> Tensor:
         return self.degradation(high)  # type: ignore[no-any-return]
@@ -101,7 +100,8 @@ class PDENet(TemplateNet):
     random = True
 
     def draw(self, generator: torch.Generator | None, samples: int = 1, temperature: float = 0.05) -> Draw:
-        chance = torch.cat([unit.chance for stage in self.stages for unit in stage.units]).clamp(0.02, 0.98)
+        chances = (chance for name, chance in self.named_parameters() if name.endswith(".chance"))
+        chance = torch.cat(tuple(chances)).clamp(0.02, 0.98)
         rows = [torch.rand(len(chance), generator=generator, dtype=torch.float64) for _ in range(samples)]
         # Logistic noise: a mask exceeds 1/2 with probability `chance`, whatever the temperature.
         noise = torch.stack(rows).logit(eps=1e-12).to(chance)
@@ -150,16 +150,17 @@ class Stage(nn.Module):
         widths = [config.width] * (config.units - 1) + [config.head]
         inputs = [config.head] + [config.width * j for j in range(1, config.units)]
         self.head = _weight(config.head, 3, 3, 3)  # (out, band, row, col)
-        self.units = nn.ModuleList(
-            Unit(j, i, width, random, config.mask_start)
-            for j, (i, width) in enumerate(zip(inputs, widths, strict=True), start=1)
-        )
+        units = [
+            Unit(position, i, width, random, config.mask_start)
+            for position, (i, width) in enumerate(zip(inputs, widths, strict=True), start=1)
+        ]
+        self.units = nn.ModuleList(units)
+        self.masks = [sum(unit.masks) for unit in units]  # how many each unit takes
         self.tail = _weight(config.head, 3, self.scale + 2, self.scale + 2)  # (in, band, row, col)
         self.smooth = _weight(1, 3, 3, 3)  # (1, band, row, col)
 
     def forward(self, low: Tensor, masks: Tensor | None) -> Tensor:
-        sizes = [sum(unit.masks) for unit in self.units]
-        each = [None] * len(sizes) if masks is None else masks.split(sizes, dim=1)
+        each = [None] * len(self.masks) if masks is None else masks.split_with_sizes(self.masks, dim=1)
         start = self._head(low)  # (n, bands, h, w) -> (n, bands, h, w, head)
         features = [self.units[0]([start], each[0])]
         for unit, mask in zip(self.units[1:], each[1:], strict=True):
@@ -169,15 +170,17 @@ class Stage(nn.Module):
     def _head(self, low: Tensor) -> Tensor:
         # A 3x3x3 convolution of one channel is a 3x3 one of three: the band before, this one, the next.
         taps = F.pad(low, (0, 0, 0, 0, 1, 1)).unfold(1, 3, 1).contiguous()  # (n, bands, h, w, 3)
-        return across_pixels(taps, self.head)
+        image = F.conv2d(taps.flatten(0, 1).permute(0, 3, 1, 2), self.head, padding=1)
+        return image.permute(0, 2, 3, 1).reshape(*low.shape, -1)
 
     def _tail(self, x: Tensor) -> Tensor:
         # A transposed convolution: every voxel paints its patch, (scale+2)² pixels, and patches overlap by two.
         n, bands, h, w, head = x.shape
         k = self.scale + 2
-        brush = self.tail.flip(1).permute(2, 3, 0, 1).reshape(k * k, head, 3)
-        patches = along_bands(x, brush).view(n * bands, h * w, k * k).transpose(1, 2)
-        high = F.fold(patches, (self.scale * h, self.scale * w), k, padding=1, stride=self.scale)
+        brush = self.tail.flip(1).permute(2, 3, 0, 1).reshape(k * k, head, 3, 1)
+        image = x.view(n, bands, h * w, head).permute(0, 3, 1, 2)
+        patches = F.conv2d(image, brush, padding=(1, 0)).transpose(1, 2)  # (n, bands, (scale+2)², pixels)
+        high = F.fold(patches.flatten(0, 1), (self.scale * h, self.scale * w), k, padding=1, stride=self.scale)
         return high.view(n, bands, self.scale * h, self.scale * w)
 
     def _smooth(self, high: Tensor) -> Tensor:
@@ -196,20 +199,24 @@ class Unit(nn.Module):
     def __init__(self, position: int, inputs: int, width: int, random: bool, start: float | None) -> None:
         super().__init__()
         self.compress = _weight(width, inputs)
-        self.spectral1, self.spectral2 = _weight(width, width, 3), _weight(width, width, 3)
+        self.spectral1, self.spectral2 = _weight(width, width, 3, 1), _weight(width, width, 3, 1)
         self.spatial1, self.spatial2 = _weight(width, width, 3, 3), _weight(width, width, 3, 3)
         # Unit 2 has one input, which it must take; its chances are in the paper's count and never used.
         self.chooses = position > 2
-        self.masks = (inputs if position > 1 else 0, width, width)  # how many: inputs, spectral, spatial
+        self.masks = [inputs if position > 1 else 0, width, width]  # how many: inputs, spectral, spatial
         if random:
             chance = torch.rand(sum(self.masks)) if start is None else torch.full((sum(self.masks),), start)
             self.chance = nn.Parameter(chance)
 
     def forward(self, features: list[Tensor], masks: Tensor | None) -> Tensor:
-        choice, spectral, spatial = (None,) * 3 if masks is None else masks.split(self.masks, dim=1)
-        x = _compress(features, self.compress, choice if self.chooses else None)
-        x = _refine(along_bands, x, self.spectral1, self.spectral2, spectral)
-        return _refine(across_pixels, x, self.spatial1, self.spatial2, spatial)
+        choice, spectral, spatial = (None,) * 3 if masks is None else masks.split_with_sizes(self.masks, dim=1)
+        n, bands, h, w, _ = features[0].shape
+        x = _compress(features, self.compress, choice if self.chooses else None)  # (n·bands·h·w, width)
+        image = x.view(n, bands, h * w, -1).permute(0, 3, 1, 2)  # (n, width, bands, pixels)
+        x = _refine(image, self.spectral1, self.spectral2, spectral).permute(0, 2, 3, 1)
+        image = x.reshape(n * bands, h, w, -1).permute(0, 3, 1, 2)  # (n·bands, width, rows, columns)
+        x = _refine(image, self.spatial1, self.spatial2, spatial).permute(0, 2, 3, 1)
+        return x.reshape(n, bands, h, w, -1)
 
 
 def _compress(features: list[Tensor], weight: Tensor, masks: Tensor | None) -> Tensor:
@@ -218,36 +225,30 @@ def _compress(features: list[Tensor], weight: Tensor, masks: Tensor | None) -> T
     if masks is not None and len(masks) == 1:
         weight = weight * masks
     elif masks is not None:
-        parts = masks[:, None, None, None].split(widths, dim=-1)
+        parts = masks[:, None, None, None].split_with_sizes(widths, dim=-1)
         features = [feature * part for feature, part in zip(features, parts, strict=True)]
-    weights = weight.t().split(widths)  # (inputs, width), cut where the features meet
+    weights = weight.t().split_with_sizes(widths)  # (inputs, width), cut where the features meet
     x = features[0].flatten(0, 3) @ weights[0]
     for feature, part in zip(features[1:], weights[1:], strict=True):
         x.addmm_(feature.flatten(0, 3), part)
-    return x.relu_().view(*features[0].shape[:4], -1)
+    return x.relu_()
 
 
-def _refine(convolve: Convolve, x: Tensor, first: Tensor, second: Tensor, masks: Tensor | None) -> Tensor:
-    """x plus two convolutions of it, of which each channel counts as much as its mask says."""
-    hidden = convolve(x, first).relu_()
+def _refine(image: Tensor, first: Tensor, second: Tensor, masks: Tensor | None) -> Tensor:
+    """The image plus two convolutions of it, of which each channel counts as much as its mask says."""
+    pad = (first.shape[2] // 2, first.shape[3] // 2)
+    hidden = F.conv2d(image, first, padding=pad).relu_()
     if masks is None:
-        return convolve(hidden, second).add_(x)
+        return F.conv2d(hidden, second, padding=pad).add_(image)
     if len(masks) == 1:
-        return convolve(hidden, second * masks.view(-1, *[1] * (second.ndim - 1))).add_(x)
-    return convolve(hidden, second).mul_(masks[:, None, None, None]).add_(x)
+        return F.conv2d(hidden, second * masks.view(-1, 1, 1, 1), padding=pad).add_(image)
+    masks = masks.repeat_interleave(len(image) // len(masks), dim=0)  # bands share the masks of their cube
+    return image + F.conv2d(hidden, second, padding=pad) * masks[..., None, None]
 
 
-def along_bands(x: Tensor, weight: Tensor) -> Tensor:
-    """A (3,1,1) convolution, weight (out, in, 3): (n, bands, h, w, in) -> (n, bands, h, w, out)."""
-    n, bands, h, w, _ = x.shape
-    image = x.view(n, bands, h * w, -1).permute(0, 3, 1, 2)  # (n, in, bands, pixels), channels last in memory
-    return F.conv2d(image, weight[..., None], padding=(1, 0)).permute(0, 2, 3, 1).reshape(n, bands, h, w, -1)
-
-
-def across_pixels(x: Tensor, weight: Tensor) -> Tensor:
-    """A (1,3,3) convolution, weight (out, in, 3, 3): (n, bands, h, w, in) -> (n, bands, h, w, out)."""
-    image = x.flatten(0, 1).permute(0, 3, 1, 2)  # (n·bands, in, h, w), channels last in memory
-    return F.conv2d(image, weight, padding=1).permute(0, 2, 3, 1).reshape(*x.shape[:4], -1)
+def torch_bicubic_up(cube: Tensor, scale: int) -> Tensor:
+    """The paper's enlargement: a cubic with a = -0.75, where the data were made with -0.5."""
+    return cubic_up(F.pad(cube, (2, 2, 2, 2), mode="replicate"), scale, a=-0.75)
 
 
 def _weight(*shape: int) -> nn.Parameter:

@@ -1,0 +1,98 @@
+"""`pdenet models` and `pdenet models show`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from pdenet_cli.cli import options
+from pdenet_cli.cli.console import complain, out
+from pdenet_cli.errors import ModelError
+
+models = typer.Typer(help="List the models that are here, or show one.", invoke_without_command=True)
+
+
+@models.callback()
+def _list(context: typer.Context, as_json: options.Json = False) -> None:
+    """List the models that are here, or show one."""
+    if context.invoked_subcommand is not None:
+        return
+    from pdenet_cli.models import available_models, read_header
+
+    headers = []
+    for path in available_models().values():
+        try:
+            headers.append(read_header(path))
+        except ModelError as error:
+            complain(error)
+    if as_json:
+        print(json.dumps({header.path.stem: header.spec.to_dict() for header in headers}, indent=2))
+        return
+    if not headers:
+        out.print("No model is installed. Train one: pdenet train CUBES -o model.safetensors")
+        return
+    table = Table("name", "scale", "network", "size", "over bicubic", box=None)
+    for header in headers:
+        spec = header.spec
+        gain = "" if spec.gain is None else f"{spec.gain:+.2f} dB"
+        table.add_row(
+            escape(header.path.stem), f"x{spec.scale}", spec.network, f"{header.nbytes / 1e6:.1f} MB", gain
+        )
+    out.print(table)
+
+
+@models.command()
+def show(
+    model: Annotated[str, typer.Argument(help="A model's name or its file.")], as_json: options.Json = False
+) -> None:
+    """Show how a model describes itself: network, data, recipe, scores, licence."""
+    from pdenet_cli.models import find_model, read_header
+
+    spec = read_header(find_model(model)).spec
+    if as_json:
+        print(json.dumps(spec.to_dict(), indent=2))
+        return
+    table = Table(title=escape(model), show_header=False, box=None, title_justify="left")
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in _lines(spec):
+        table.add_row(name, escape(text))
+    out.print(table)
+    if cubes := spec.scores.get("cubes"):
+        out.print(_cubes(cubes))
+
+
+def _lines(spec: Any) -> list[tuple[str, str]]:
+    def listed(values: Any) -> str:
+        return ", ".join(f"{name} {value}" for name, value in values.items())
+
+    rows = [
+        ("network", f"{spec.network}, x{spec.scale}: {listed(spec.config)}"),
+        ("degradation", listed(spec.degradation)),
+        ("recipe", listed(spec.recipe)),
+        ("trained", f"{spec.steps:,} steps, {spec.minutes:g} minutes, seed {spec.seed}"),
+        ("data", ", ".join(cube["name"] for cube in spec.data)),
+    ]
+    if spec.gain is not None:
+        draws = spec.scores["draws"]
+        how = f"mean of {draws} draws" if draws else "every mask at 1"
+        rows.append(("score", f"{spec.scores['psnr']:.2f} dB, {spec.gain:+.2f} over bicubic ({how})"))
+    return [*rows, ("licence", spec.licence), ("pdenet", spec.version)]
+
+
+def _cubes(cubes: Any) -> Table:
+    table = Table("held-out part of", "dB", "bicubic", "", "SAM", "bicubic", box=None)
+    for name, score in cubes.items():
+        decibels = score["psnr"], score["bicubic_psnr"], score["psnr"] - score["bicubic_psnr"]
+        angles = score["sam"], score["bicubic_sam"]
+        table.add_row(
+            escape(name),
+            *(f"{d:.2f}" for d in decibels[:2]),
+            f"{decibels[2]:+.2f}",
+            *(f"{a:.2f}°" for a in angles),
+        )
+    return table

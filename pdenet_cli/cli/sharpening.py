@@ -1,0 +1,151 @@
+"""What `pdenet upscale` and `pdenet uncertainty` share: from words to settings, and how a job looks as it runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from pdenet_cli.cli.console import err, out, size_text, time_text
+from pdenet_cli.errors import BatchError, PdenetError, UsageError
+
+if TYPE_CHECKING:
+    from pdenet_cli.inference import Posterior
+    from pdenet_cli.tools.sharpen import Forecast, Job, Settings
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Which sub-networks a user asks for."""
+
+    scale: int | None
+    model: str | None
+    samples: int
+    seed: int
+    device: str
+
+    def posterior(self) -> Posterior:
+        """The model, loaded, with its draws made."""
+        from pdenet_cli.inference import Posterior
+        from pdenet_cli.models import choose_device, choose_model, load_model
+
+        model = load_model(choose_model(self.model, self.scale), choose_device(self.device))
+        return Posterior(model, self.samples, self.seed)
+
+
+def sharpen(
+    scenes: Sequence[Path],
+    output: Path,
+    draws: Draws,
+    settings: Settings,
+    dry_run: bool,
+    as_json: bool,
+    folder: bool = False,
+) -> None:
+    """Sharpen each scene; where one of several fails the others go on, and a table at the end says why."""
+    from pdenet_cli.tools.sharpen import Job, output_paths
+
+    posterior = draws.posterior()
+    paths = output_paths(scenes, output, posterior.network.scale, folder=folder)
+    told: list[dict[str, Any]] = []
+    failed: dict[Path, PdenetError] = {}
+    for scene, path in zip(scenes, paths, strict=True):
+        try:
+            job = Job(scene, path, posterior, settings)
+            if dry_run:
+                forecast = job.forecast()
+                told.append(asdict(forecast))
+            else:
+                _work(job, scene)
+                told.append(asdict(job.report))
+        except PdenetError as error:
+            if len(scenes) == 1:
+                raise
+            failed[scene] = error
+            continue
+        if not as_json:
+            _show_forecast(scene, forecast) if dry_run else _conclude(job)
+    if as_json:
+        print(json.dumps(told if len(scenes) > 1 else told[0], indent=2))
+    if failed:
+        table = Table("scene", "why it failed", title="Failed", title_justify="left")
+        for scene, why in failed.items():
+            table.add_row(escape(str(scene)), escape(str(why)))
+        err.print(table)
+        raise BatchError(f"{len(failed)} of {len(scenes)} scenes failed; the others are done.")
+
+
+def _work(job: Job, scene: Path) -> None:
+    columns = (
+        TextColumn(escape(scene.name)),
+        BarColumn(),
+        TextColumn("tile {task.completed}/{task.total} {task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    pixels = job.plan.scene.rows * job.plan.scene.columns * job.posterior.network.scale**2
+    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
+        task = progress.add_task("", total=None, rate="")
+        for done, total in job.run(say=lambda text: err.print(f"[yellow]{escape(text)}[/]")):
+            progress.update(task, completed=done, total=total)
+            speed = progress.tasks[0].speed
+            if speed:
+                progress.update(task, rate=f"{speed * pixels / total:,.0f} pixels/s")
+
+
+def _conclude(job: Job) -> None:
+    for name, path in job.report.outputs.items():
+        what = "sharpened cube" if name == "mean" else name.replace("_", " ")
+        out.print(f"{escape(path)}  [dim]{what}[/]")
+    spent = time_text(job.report.seconds)
+    out.print(f"[dim]{escape(str(job.report_path))}: {job.radiometry.reason}; {spent}[/]")
+
+
+def _show_forecast(scene: Path, forecast: Forecast) -> None:
+    table = Table(title=escape(str(scene)), show_header=False, box=None, title_justify="left")
+    for name, path in forecast.outputs.items():
+        table.add_row(name, escape(path))
+    table.add_row("on disk", size_text(forecast.bytes_on_disk))
+    table.add_row("memory", f"about {size_text(forecast.bytes_of_memory)}")
+    table.add_row("tiles", f"{forecast.tiles} of {forecast.tile} x {forecast.tile} pixels, {forecast.bands} bands")
+    table.add_row("time", f"about {time_text(forecast.seconds)} on this machine")
+    out.print(table)
+
+
+def parse_size(text: str | None) -> int | None:
+    """Bytes from what a person writes: 500MB, 2GB, 1.5g."""
+    if text is None:
+        return None
+    met = re.fullmatch(r"\s*([\d.]+)\s*([kmgt]?)i?b?\s*", text.lower())
+    if met is None or met[1].count(".") > 1 or float(met[1]) <= 0:
+        raise UsageError(f"--memory {text}: not a size. Write for example 500MB or 2GB.")
+    return int(float(met[1]) * UNITS[met[2]])
+
+
+def parse_bands(text: str | None) -> slice | None:
+    """A run of bands from FIRST:LAST, counted from 0, LAST left out."""
+    if text is None:
+        return None
+    met = re.fullmatch(r"\s*(\d*):(\d*)\s*", text)
+    if met is None:
+        raise UsageError(f"--bands {text}: not a run of bands. Write for example 10:60.")
+    return slice(*(int(end) if end else None for end in met.groups()))
+
+
+def parse_dtype(text: str | None) -> str | None:
+    """The name of a type of numbers that an image can have."""
+    try:
+        if text is None or np.dtype(text).kind in "uif":
+            return text
+    except TypeError:
+        pass
+    raise UsageError(f"--dtype {text}: not a type of numbers. Use uint8, int16, uint16, float32 or another.")

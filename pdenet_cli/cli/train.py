@@ -1,0 +1,195 @@
+"""`pdenet train`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
+
+from pdenet_cli.cli import options
+from pdenet_cli.cli.console import err, out
+
+INTERRUPTED = 130
+
+
+def train(
+    data: Annotated[
+        list[Path], typer.Argument(help="Cubes, or folders of cubes at any depth, in any format that is read.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The model to write (.safetensors).")],
+    scale: Annotated[int, typer.Option(help="How many times finer the pixels become.", min=2)] = 4,
+    network: Annotated[str | None, typer.Option(help="pdenet, template, ...", show_default="pdenet")] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            help="Its size by name, with changes: small,stages=3,width=24.", metavar="NAME", show_default="small"
+        ),
+    ] = None,
+    recipe: Annotated[str, typer.Option(help="fast: for hours of a CPU; paper: the published schedule.")] = "fast",
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="End after so many, validation and all.", show_default="60 for fast"),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="End after so many steps.", show_default="150 epochs for paper")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="Patches in a step, over all processes.")] = None,
+    patch: Annotated[int | None, typer.Option(help="High-resolution pixels on a side of a patch.")] = None,
+    bands: Annotated[int | None, typer.Option(help="Adjacent bands in a patch.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate at its height.")] = None,
+    init: Annotated[
+        str | None, typer.Option(help="Start from the weights of this model.", metavar="MODEL")
+    ] = None,
+    kernel: Annotated[str, typer.Option(help="How the coarse cubes are made: bicubic or gaussian.")] = "bicubic",
+    fwhm: Annotated[float | None, typer.Option(help="Width of the gaussian, in low-resolution pixels.")] = None,
+    noise: Annotated[float, typer.Option(help="Noise of the coarse cubes, a share of the range.")] = 0.0,
+    licence: Annotated[str, typer.Option(help="Under which the model may be used.")] = "not stated",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the checkpoint beside the model, if there is one.")
+    ] = False,
+    overwrite: options.Overwrite = False,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    precision: Annotated[str, typer.Option(help="float32; on a GPU also bf16 or fp16.")] = "float32",
+    threads: options.Threads = None,
+    var: options.Variable = None,
+    axes: options.Axes = None,
+    value_range: options.Range = None,
+    as_json: options.Json = False,
+) -> None:
+    """Train a model on your cubes: one command, any format, stopped with Ctrl-C and resumed with --resume.
+
+    A quarter of every cube is kept for validation. The best model is written to OUTPUT; the last state, a log
+    (JSONL) and the curves (PNG) beside it. On several GPUs: torchrun --nproc-per-node N -m pdenet_cli train ...
+    """
+    started = time.monotonic()
+    from pdenet_cli.degradation import Degradation
+    from pdenet_cli.tools.train import Plan
+    from pdenet_cli.tools.train import train as run
+
+    plan = Plan(
+        data=tuple(data),
+        degradation=Degradation(scale, kernel, fwhm, noise),  # type: ignore[arg-type]
+        network=network,
+        config=config,
+        recipe=recipe,
+        changes=dict(batch=batch, patch=patch, bands=bands, lr=lr),
+        minutes=minutes,
+        steps=steps,
+        seed=seed,
+        init=init,
+        device=device,
+        precision=precision,
+        threads=threads,
+        variable=var,
+        axes=axes,
+        value_range=value_range,
+        licence=licence,
+    )
+    with _Watch() as watch:
+        trained = run(
+            plan,
+            output,
+            resume=resume,
+            overwrite=overwrite,
+            watch=watch,
+            stop=_stop_on_signal(),
+            started=started,
+        )
+    if os.environ.get("RANK", "0") == "0":
+        if as_json:
+            print(json.dumps(trained.to_dict(), indent=2))
+        else:
+            _conclude(trained)
+    if not trained.finished:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _stop_on_signal() -> Callable[[], bool]:
+    """Whether Ctrl-C was pressed (or a scheduler asked to end); a second one ends at once, without saving."""
+    asked: list[int] = []
+
+    def ask(number: int, frame: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGTERM, ask)
+    return lambda: bool(asked)
+
+
+class _Watch:
+    """Shows a run while it goes: a bar on a terminal, and a line for every validation."""
+
+    def __init__(self) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"))
+        self.progress = Progress(*columns, console=err, disable=not err.is_terminal, transient=True)
+        self.task = self.progress.add_task("reading cubes", total=1.0)
+        self.gain, self.rate, self.last = "", 0.0, 0.0
+
+    def __enter__(self) -> _Watch:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def __call__(self, event: Any) -> None:
+        from pdenet_cli.tools.train import Note
+        from pdenet_cli.training.loop import Validated
+
+        if isinstance(event, Note):
+            err.print(escape(event.text))
+        elif isinstance(event, Validated):
+            self._validated(event)
+        else:
+            self._stepped(event)
+
+    def _validated(self, event: Any) -> None:
+        scores = event.scores
+        rise = scores["psnr"] - scores["bicubic_psnr"]
+        self.gain = f"{rise:+.2f} dB"
+        single = f", one draw {scores['single_psnr']:.2f}" if scores["draws"] else ""
+        self.last = time.monotonic()
+        err.print(
+            f"{_clock(event.seconds)}  step {event.step:,}: {scores['psnr']:.2f} dB{single}; "
+            f"bicubic {scores['bicubic_psnr']:.2f} ({rise:+.2f}); "
+            f"SAM {scores['sam']:.2f}°, bicubic {scores['bicubic_sam']:.2f}°"
+        )
+
+    def _stepped(self, event: Any) -> None:
+        now = time.monotonic()
+        if self.last and now > self.last:
+            self.rate = 0.9 * (self.rate or 1 / (now - self.last)) + 0.1 / (now - self.last)
+        self.last = now
+        left = event.seconds * (1 / event.done - 1) if event.done > 0.01 else None
+        text = f"step {event.step:,}  loss {event.loss:.4f}  {self.gain}  {self.rate:.1f} it/s"
+        self.progress.update(
+            self.task,
+            completed=event.done,
+            description=text + (f"  {_clock(left)} left" if left is not None else ""),
+        )
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _conclude(trained: Any) -> None:
+    files, spec = trained.files, trained.spec
+    if not trained.finished:
+        err.print(f"Stopped. The state is in {escape(str(files.last))}; the same command with --resume goes on.")
+    elif spec.gain is not None:
+        steps = f"{spec.steps:,} steps, {spec.minutes:.1f} minutes"
+        out.print(f"{escape(str(files.model))}: {spec.gain:+.2f} dB over bicubic after {steps}")

@@ -1,0 +1,50 @@
+"""HDF5 and netCDF-4: a cube is a dataset; what it says is in attributes and in datasets beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.errors import FormatError, OutputError
+from pdenet_cli.formats import labelled, products
+from pdenet_cli.formats.base import Format, OpenOptions
+from pdenet_cli.formats.hdf5_guard import GuardedFile, is_hdf5
+from pdenet_cli.formats.hdf5_writing import create_labelled
+
+CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
+
+
+def _open(path: Path, options: OpenOptions) -> Cube:
+    guarded = GuardedFile.open(path)
+    try:
+        if options.variable is None and products.is_prisma(guarded):
+            meta, array, axes = products.read_prisma(guarded)
+        else:
+            meta, array, axes = labelled.read(guarded, options)
+        if products.is_emit(guarded):
+            meta = products.place_emit(guarded, meta)
+        return Cube(path, meta, array, axes, guarded.file.close)
+    except BaseException:
+        guarded.file.close()
+        raise
+
+
+def _refuse_classic(path: Path, options: OpenOptions) -> Cube:
+    raise FormatError(f"{path}: netCDF-3 is not read. Convert it: nccopy -k nc4 {path.name} new.nc")
+
+
+def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
+    return create_labelled(parts[0], meta)
+
+
+def _create_netcdf(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
+    if meta.dtype.kind not in "iuf" or meta.dtype == np.float16:
+        raise OutputError(f"netCDF cannot hold {meta.dtype.name}. Use --dtype float32 or another format.")
+    return create_labelled(parts[0], meta)
+
+
+FORMAT = Format("HDF5", (".h5", ".hdf5", ".he5"), lambda path, head: is_hdf5(head), _open, _create)
+NETCDF = Format("netCDF", (".nc",), lambda path, head: head[:4] in CLASSIC, _refuse_classic, _create_netcdf)
+"""netCDF-4 is HDF5 and opened as such; what only netCDF has is its older format, and its suffix."""

@@ -1,0 +1,247 @@
+"""HDF5 files opened with suspicion: nothing is followed out of the file, nothing huge is believed.
+
+A dataset may keep its numbers in another file of the machine (external storage, virtual datasets, external
+links), and h5py would hand them out. Everything that reads HDF5 here goes through this door.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from pdenet_cli.cube import Pixels
+from pdenet_cli.errors import FormatError
+from pdenet_cli.formats.choosing import Variable
+from pdenet_cli.formats.limits import refuse_large_block, refuse_lie
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+DEEPEST = 12
+MOST_OBJECTS = 20_000
+MOST_LINKS = 8
+SMALL_BYTES = 1 << 20
+
+
+def is_hdf5(head: bytes) -> bool:
+    """Whether the signature is where HDF5 may have it: at the start or behind a block of the user's."""
+    return any(head[at : at + 8] == SIGNATURE for at in (0, 512, 1024, 2048))
+
+
+@dataclass(frozen=True)
+class GuardedArray:
+    """A dataset whose damaged parts show as one line when they are met."""
+
+    path: Path
+    dataset: h5py.Dataset
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.dataset.shape)
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
+        try:
+            return np.asarray(self.dataset[key])
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise FormatError(f"{self.path}: {self.dataset.name} is damaged there ({reason}).") from error
+
+
+@dataclass(frozen=True)
+class GuardedFile:
+    """An open HDF5 file and its path, for the messages."""
+
+    path: Path
+    file: h5py.File
+
+    @classmethod
+    def open(cls, path: Path) -> GuardedFile:
+        try:
+            return cls(path, h5py.File(path, "r", locking="best-effort"))
+        except OSError as error:
+            reason = " ".join(str(error).split())[:200]
+            raise FormatError(f"{path}: a damaged HDF5 file ({reason}). Copy it again.") from error
+
+    def datasets(self) -> Iterator[h5py.Dataset]:
+        """Every dataset that lies in this file itself, each once, by hard links only."""
+        seen: set[Any] = set()
+        groups: list[tuple[h5py.Group, int]] = [(self.file, 0)]
+        while groups:
+            group, depth = groups.pop(0)
+            for name in group:
+                if _link(group, name) != h5py.h5l.TYPE_HARD:
+                    continue
+                child = self._child(group, name)
+                address = None if child is None else h5py.h5o.get_info(child.id).addr
+                if address is None or address in seen:
+                    continue
+                seen.add(address)
+                if len(seen) > MOST_OBJECTS:
+                    raise FormatError(
+                        f"{self.path}: more than {MOST_OBJECTS:,} objects to look through. Use --var."
+                    )
+                if isinstance(child, h5py.Dataset):
+                    yield child
+                elif isinstance(child, h5py.Group) and depth < DEEPEST:
+                    groups.append((child, depth + 1))
+
+    def variables(self) -> list[Variable]:
+        """The datasets by name, shape and type."""
+        return [_variable(dataset) for dataset in self.datasets() if dataset.shape is not None]
+
+    def variable(self, name: str) -> Variable:
+        return _variable(self.at(name))
+
+    def attributes(self, name: str) -> dict[str, Any]:
+        """The attributes of a dataset or a group."""
+        return attributes(self._walk(self.file, name, MOST_LINKS))
+
+    def dimensions(self, name: str) -> list[str]:
+        """The names of the axes: of their dimension scales, else their labels, else nothing."""
+        dataset, names = self.at(name), []
+        for axis in range(dataset.ndim):
+            try:
+                scales = dataset.dims[axis]
+                names.append(scales[0].name.lstrip("/") if len(scales) else str(scales.label))
+            except (OSError, RuntimeError, ValueError, AttributeError, KeyError):
+                names.append("")
+        return names
+
+    def at(self, name: str) -> h5py.Dataset:
+        """The dataset of this name; soft links are followed inside the file, others never."""
+        found = self._walk(self.file, name, MOST_LINKS)
+        if not isinstance(found, h5py.Dataset) or found.shape is None:
+            raise FormatError(f"{self.path}: {name} is not a dataset.")
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether there is a dataset or group of this name, in this file."""
+        try:
+            return self._walk(self.file, name, MOST_LINKS) is not None
+        except FormatError:
+            return False
+
+    def _walk(self, start: h5py.Group, name: str, links: int) -> Any:
+        place: Any = self.file if name.startswith("/") else start
+        for step in filter(None, name.split("/")):
+            kind = _link(place, step) if isinstance(place, h5py.Group) else None
+            if kind == h5py.h5l.TYPE_EXTERNAL:
+                raise FormatError(f"{self.path}: {name} is a link to another file, which is not followed.")
+            if kind == h5py.h5l.TYPE_SOFT:
+                if not links:
+                    raise FormatError(f"{self.path}: {name} is a link that leads in circles.")
+                place = self._walk(place, place.id.links.get_val(step.encode()).decode(), links - 1)
+            elif kind == h5py.h5l.TYPE_HARD:
+                place = self._child(place, step)
+            else:
+                raise FormatError(f"{self.path}: no dataset '{name}'.")
+        return place
+
+    def _child(self, group: h5py.Group, name: str) -> Any:
+        try:
+            return group[name]
+        except (KeyError, OSError, RuntimeError, ValueError, TypeError):
+            return None  # a damaged object: not to be had, and no reason to lose the others
+
+    def array(self, name: str) -> GuardedArray:
+        """The pixels of a dataset, if they lie in this file and can be read in parts."""
+        dataset = self.at(name)
+        self.trust(dataset)
+        return GuardedArray(self.path, dataset)
+
+    def trust(self, dataset: h5py.Dataset) -> None:
+        """Stop unless the dataset's numbers lie in this file, are really there, and can be decoded."""
+        name = dataset.name
+        if dataset.external:
+            raise FormatError(f"{self.path}: {name} keeps its numbers in another file, which is not read.")
+        if dataset.is_virtual:
+            raise FormatError(f"{self.path}: {name} is a virtual dataset over other files, which are not read.")
+        kind = number_type(dataset)
+        if kind is None:
+            raise FormatError(f"{self.path}: {name} does not hold plain numbers ({dataset.dtype}).")
+        plan = dataset.id.get_create_plist()
+        for place in range(plan.get_nfilters()):
+            code, _, _, filter_name = plan.get_filter(place)
+            if not h5py.h5z.filter_avail(code):
+                text = (filter_name or b"").decode("latin-1").strip() or "unknown"
+                raise FormatError(
+                    f"{self.path}: {name} is packed with the HDF5 filter {code} ({text[:60]}), "
+                    "which is not installed. Repack it with h5repack -f GZIP=4."
+                )
+        size = self.path.stat().st_size
+        held = min(dataset.id.get_storage_size(), size)
+        refuse_lie(self.path, name, tuple(dataset.shape), kind.itemsize, held and size)
+        offset = dataset.id.get_offset()
+        if offset is not None and offset + math.prod(dataset.shape) * kind.itemsize > size:
+            raise FormatError(f"{self.path}: {name} runs past the end of the file. Copy it again.")
+        if dataset.chunks:
+            refuse_large_block(self.path, name, math.prod(dataset.chunks) * kind.itemsize)
+
+    def small(self, name: str) -> Any:
+        """A small dataset as a number, a text or a list; None if it is large, empty or not there."""
+        if not self.has(name):
+            return None
+        dataset = self.at(name)
+        shape, kind = dataset.shape, number_type(dataset)
+        if shape is None or kind is None or math.prod(shape) * kind.itemsize > SMALL_BYTES:
+            return None
+        if dataset.id.get_storage_size() == 0 and not dataset.external and not dataset.is_virtual:
+            return None  # a netCDF dimension without a coordinate
+        self.trust(dataset)
+        return plain(GuardedArray(self.path, dataset)[()])
+
+
+def _variable(dataset: h5py.Dataset) -> Variable:
+    return Variable(dataset.name.lstrip("/"), tuple(dataset.shape), number_type(dataset))
+
+
+def _link(group: h5py.Group, name: str) -> int | None:
+    """What kind of link a name is; h5py's own `in` and `get` would follow it to find out."""
+    try:
+        kind: int = group.id.links.get_info(name.encode()).type
+    except (KeyError, RuntimeError, ValueError):
+        return None
+    return kind
+
+
+def number_type(dataset: h5py.Dataset) -> np.dtype[Any] | None:
+    """The type of a dataset's numbers, None where it holds something else."""
+    try:
+        kind = dataset.dtype
+    except (TypeError, ValueError, OSError):
+        return None
+    if kind.kind == "b":
+        return np.dtype("u1")
+    return np.dtype(kind.str) if kind.kind in "iuf" and kind.itemsize <= 8 else None
+
+
+def attributes(thing: h5py.Dataset | h5py.Group) -> dict[str, Any]:
+    """The attributes as texts, numbers and lists; references and large ones are left out."""
+    found: dict[str, Any] = {}
+    for name in thing.attrs:
+        try:
+            about = h5py.h5a.open(thing.id, name.encode())
+            if math.prod(about.shape) * about.get_type().get_size() <= SMALL_BYTES:
+                found[name] = plain(thing.attrs[name])
+        except (OSError, TypeError, ValueError, KeyError, RuntimeError, UnicodeError):
+            continue
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def plain(value: Any) -> Any:
+    """A value of h5py as plain Python: text, number or a list of either; None for anything else."""
+    if isinstance(value, bytes):
+        return value.rstrip(b"\0").decode("utf-8", "replace")
+    if isinstance(value, str):
+        return value
+    array = np.asarray(value)
+    if array.dtype.kind in "biuf":
+        return array.ravel().tolist() if array.ndim else array.item()
+    if array.dtype.kind in "SUO":
+        texts = [plain(item) for item in array.ravel()]
+        return texts if all(isinstance(text, str) for text in texts) else None
+    return None

@@ -1,0 +1,115 @@
+"""HDF5 files as a header around one plain block of pixels, the same bytes for the same cube."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
+from pdenet_cli.formats import labelled
+from pdenet_cli.formats.raw import RawArray
+
+# Old enough for every reader of today, new enough for attributes of more than 64 kB.
+LIBRARY = ("v108", "v108")
+
+
+def around_pixels(
+    part: Path,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    build: Callable[[h5py.File], h5py.Dataset],
+    user_block: bytes = b"",
+) -> RawArray:
+    """The block of pixels in the file that `build` lays out; pixels that `part` has already are kept."""
+    # HDF5 would truncate a file that is there, so the layout grows beside it, sparse, and is copied over.
+    plan = part.with_name(f"{part.name}.plan")
+    try:
+        size = dict(userblock_size=len(user_block)) if user_block else {}
+        with h5py.File(plan, "w", libver=LIBRARY, track_order=True, **size) as file:
+            offset = build(file).id.get_offset()
+        array = RawArray(part, dtype, shape, offset)
+        with plan.open("rb") as source, part.open("r+b" if part.exists() else "w+b") as target:
+            target.write(source.read(offset))
+            source.seek(offset + array.nbytes)
+            target.seek(offset + array.nbytes)
+            shutil.copyfileobj(source, target)
+            target.seek(0)
+            target.write(user_block)
+    finally:
+        plan.unlink(missing_ok=True)
+    array.reserve()
+    return array
+
+
+def create_labelled(part: Path, meta: CubeMeta) -> Cube:
+    """A new HDF5 file that is also netCDF-4, ready for its pixels."""
+    axes = INTERLEAVES[meta.interleave]
+    array = around_pixels(part, meta.dtype, meta.shape(axes), lambda file: _lay_out(file, meta))
+    return Cube(part, meta, array, axes)
+
+
+def _lay_out(file: h5py.File, meta: CubeMeta) -> h5py.Dataset:
+    file.attrs["Conventions"] = "CF-1.8"
+    parts = labelled.layout(meta)
+    scales = {name: _dimension(file, name, size) for name, size in _missing_dimensions(parts, meta)}
+    for part in parts:
+        if part.values is None:
+            dataset = plain_block(file, part.name, meta.dtype, meta.shape(INTERLEAVES[meta.interleave]))
+            _set_fill(dataset, part.attributes, meta)
+        else:
+            dataset = file.create_dataset(part.name, data=part.values, track_times=False)
+        set_attributes(dataset, part.attributes)
+        if part.dimensions == (part.name,):
+            dataset.make_scale(part.name)
+            scales[part.name] = dataset
+        else:
+            for axis, name in enumerate(part.dimensions):
+                dataset.dims[axis].attach_scale(scales[name])
+    return dataset
+
+
+def _missing_dimensions(parts: list[labelled.Part], meta: CubeMeta) -> list[tuple[str, int]]:
+    sizes = {"band": meta.bands, "y": meta.rows, "x": meta.columns}
+    there = {part.name for part in parts}
+    return [(name, size) for name, size in sizes.items() if name not in there]
+
+
+def _dimension(file: h5py.File, name: str, size: int) -> h5py.Dataset:
+    """A dimension without coordinates, in the words by which netCDF knows one."""
+    dataset = file.create_dataset(name, (size,), ">f4", track_times=False)
+    dataset.make_scale(f"This is a netCDF dimension but not a netCDF variable.{size:10d}")
+    return dataset
+
+
+def plain_block(file: h5py.File, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> h5py.Dataset:
+    """A dataset whose numbers are one uncompressed block, there from the start and never filled."""
+    plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plan.set_layout(h5py.h5d.CONTIGUOUS)
+    plan.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    plan.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    plan.set_obj_track_times(False)
+    group, _, leaf = name.rpartition("/")
+    home = file.require_group(group) if group else file
+    kind, space = h5py.h5t.py_create(dtype, logical=True), h5py.h5s.create_simple(shape)
+    return h5py.Dataset(h5py.h5d.create(home.id, leaf.encode(), kind, space, plan))
+
+
+def _set_fill(dataset: h5py.Dataset, attributes: dict[str, Any], meta: CubeMeta) -> None:
+    fill = labelled.fill_value(meta)
+    if fill is not None:
+        dataset.attrs["_FillValue"] = np.array([fill], meta.dtype)
+        if float(fill) == meta.nodata or fill != fill:
+            attributes.pop("nodata", None)
+
+
+def set_attributes(dataset: h5py.Dataset, attributes: dict[str, Any]) -> None:
+    for name, value in attributes.items():
+        try:
+            dataset.attrs[name] = value
+        except (TypeError, ValueError, OverflowError):  # a whole number or a letter that HDF5 cannot hold
+            dataset.attrs[name] = str(value).replace("\0", "")

@@ -1,0 +1,252 @@
+"""A cube among named arrays with attributes, as HDF5, netCDF-4 and Zarr keep it: how it is found and laid out.
+
+What we write follows the CF conventions (dimensions band, y, x; coordinates; a `spatial_ref` variable), so
+that xarray, GDAL and netCDF tools understand it. What we read may be much poorer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from pdenet_cli.cube import INTERLEAVES, CubeMeta, Pixels, Sliceable
+from pdenet_cli.errors import FormatError
+from pdenet_cli.formats import attributes as words
+from pdenet_cli.formats import crs
+from pdenet_cli.formats.base import OpenOptions
+from pdenet_cli.formats.choosing import OneBand, Variable, choose_axes, choose_variable, interleave
+from pdenet_cli.georeference import Georeference
+
+INTERNAL = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS", "_ARRAY_DIMENSIONS"}
+INTERNAL |= {"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "MATLAB_class"}
+INTERNAL |= {"coordinates", "grid_mapping", "Conventions", "_FillValue", *words.PLACE}
+"""Attributes that describe how one file is built: never carried over to another."""
+
+PER_BAND = ("wavelengths", "fwhm", "good_bands")
+LENGTH_UNITS = re.compile(r"^\s*(nm|um|µm|μm|nano|micro)", re.IGNORECASE)
+
+
+class Store(Protocol):
+    """A file or folder of named arrays."""
+
+    @property
+    def path(self) -> Path: ...
+    def variables(self) -> list[Variable]: ...
+    def variable(self, name: str) -> Variable: ...
+    def array(self, name: str) -> Sliceable: ...
+    def attributes(self, name: str) -> dict[str, Any]: ...
+    def dimensions(self, name: str) -> Sequence[str]: ...
+    def small(self, name: str) -> Any: ...
+
+
+def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
+    """The cube in a store: all it says of itself, its pixels, and the order of their axes."""
+    variables = store.variables()
+    if options.variable is not None:
+        asked = store.variable(options.variable)
+        options = replace(options, variable=asked.name)
+        variables = [asked, *(v for v in variables if v.name != asked.name)]
+    lists = _lists(store, variables)
+    counts = {len(values) for name, values in lists if _field(name) == "wavelengths"}
+    chosen, notes = choose_variable(store.path, variables, options.variable, counts)
+    said = _inherited(store, chosen.name)
+    array = store.array(chosen.name)
+    more: tuple[str, ...]
+    if len(chosen.shape) == 2:
+        array, axes, more = OneBand(array), "rcb", ("a matrix, read as one band",)
+        dimensions = [*store.dimensions(chosen.name), ""]
+    else:
+        dimensions = list(store.dimensions(chosen.name))
+        counts |= {len(v) for n, v in said.items() if _field(n) == "wavelengths" and isinstance(v, list)}
+        axes, more = choose_axes(store.path, chosen, options.axes, counts, names=dimensions)
+    along = dict(zip(axes, dimensions, strict=False))
+    sizes = dict(zip(axes, array.shape, strict=True))
+    beside = _beside(store, chosen.name, lists, along.get("b", ""), sizes["b"])
+    fields, rest = words.understood(said | {n: v for n, v in beside.items() if n not in said}, sizes["b"])
+    assert chosen.dtype is not None
+    meta = CubeMeta(
+        bands=sizes["b"],
+        rows=sizes["r"],
+        columns=sizes["c"],
+        dtype=chosen.dtype,
+        interleave=interleave(axes),
+        georeference=_place(store, chosen.name, said, along),
+        variable=chosen.name,
+        extra={name: value for name, value in rest.items() if name not in INTERNAL},
+        notes=(*notes, *more),
+        **fields,
+    )
+    return meta, array, axes
+
+
+def _field(name: str) -> str | None:
+    return words.field_of(name.rpartition("/")[2])
+
+
+def _inherited(store: Store, name: str) -> dict[str, Any]:
+    """A variable's attributes, and those of the groups around it that it does not override."""
+    said = dict(store.attributes(name))
+    while name:
+        name = name.rpartition("/")[0]
+        said = {**store.attributes(name), **said}
+    return said
+
+
+def _lists(store: Store, variables: Sequence[Variable]) -> list[tuple[str, list[Any]]]:
+    """The one-dimensional variables that are wavelengths, widths or flags of bands by their names."""
+    found = []
+    for variable in variables:
+        if len(variable.shape) == 1 and variable.dtype is not None and _field(variable.name) in PER_BAND:
+            values = store.small(variable.name)
+            if isinstance(values, list):
+                found.append((variable.name, values))
+    return found
+
+
+def _beside(
+    store: Store, home: str, lists: list[tuple[str, list[Any]]], band_scale: str, bands: int
+) -> dict[str, Any]:
+    """What variables near `home` say of its bands; of two that say the same the nearer one."""
+    found: dict[str, Any] = {}
+    for name, values in sorted(lists, key=lambda item: _distance(home, item[0])):
+        kind = _field(name)
+        if len(values) == bands and kind is not None and kind not in found:
+            found[kind] = values
+            if kind == "wavelengths":
+                found |= _units(store, name)
+    if "wavelengths" not in found and band_scale and LENGTH_UNITS.match(_units_text(store, band_scale)):
+        values = store.small(band_scale)
+        if isinstance(values, list) and len(values) == bands:
+            found |= {"wavelengths": values} | _units(store, band_scale)
+    return found
+
+
+def _distance(a: str, b: str) -> int:
+    here, there = a.split("/")[:-1], b.split("/")[:-1]
+    common = 0
+    while common < min(len(here), len(there)) and here[common] == there[common]:
+        common += 1
+    return len(here) + len(there) - 2 * common
+
+
+def _units_text(store: Store, name: str) -> str:
+    return str(store.attributes(name).get("units", ""))
+
+
+def _units(store: Store, name: str) -> dict[str, str]:
+    text = _units_text(store, name)
+    return {"wavelength_units": text} if text else {}
+
+
+def _place(store: Store, name: str, said: Mapping[str, Any], along: Mapping[str, str]) -> Georeference:
+    """Where the scene lies: by its grid mapping, by its own attributes, or by regular x and y coordinates."""
+    mapping = said.get("grid_mapping")
+    place = Georeference()
+    if isinstance(mapping, str):
+        mapping = mapping.partition(":")[0].strip()
+        for candidate in (f"{name.rpartition('/')[0]}/{mapping}", mapping):
+            try:
+                place = words.understood_place(store.attributes(candidate.strip("/")))
+                break
+            except FormatError:
+                continue
+    if place == Georeference():
+        place = words.understood_place({n: v for n, v in said.items() if n in words.PLACE})
+    if place.transform is None and not place.points and along.get("r") and along.get("c"):
+        rows, columns = _regular(store, along["r"]), _regular(store, along["c"])
+        if rows and columns:
+            (y0, yr), (x0, xc) = rows, columns
+            degrees = _units_text(store, along["r"]).lower().startswith("degree")
+            place = replace(
+                place, transform=(x0, xc, 0.0, y0, 0.0, yr), crs=place.crs or ("EPSG:4326" if degrees else None)
+            )
+    return place
+
+
+def _regular(store: Store, name: str) -> tuple[float, float] | None:
+    """The first corner and the step of a coordinate whose pixel centres are evenly spaced."""
+    if not _units_text(store, name):
+        return None
+    values = words.numbers(store.small(name))
+    if values is None or len(values) < 2:
+        return None
+    step = (values[-1] - values[0]) / (len(values) - 1)
+    if step == 0 or not np.allclose(np.diff(values), step, rtol=1e-4, atol=0):
+        return None
+    return values[0] - step / 2, step
+
+
+@dataclass(frozen=True)
+class Part:
+    """One array of a layout: its place, the names of its axes, its numbers (None: the pixels) and attributes."""
+
+    name: str
+    dimensions: tuple[str, ...]
+    values: Pixels | None
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+DIMENSIONS = {"b": "band", "r": "y", "c": "x"}
+TAKEN = {"band", "y", "x", "wavelength", "fwhm", "spatial_ref"}
+
+
+def layout(meta: CubeMeta) -> list[Part]:
+    """The arrays that hold a cube and all that it says; the pixels come last."""
+    parts = [*_coordinates(meta.georeference, meta.rows, meta.columns)]
+    said = words.spoken(meta)
+    if meta.wavelengths is not None:
+        units = {"units": meta.wavelength_units} if meta.wavelength_units else {}
+        parts.append(Part("wavelength", ("band",), np.asarray(meta.wavelengths, "<f8"), units))
+    if meta.fwhm is not None:
+        parts.append(Part("fwhm", ("band",), np.asarray(meta.fwhm, "<f8")))
+    beside = [part.name for part in parts if part.dimensions == ("band",)]
+    if beside:
+        said["coordinates"] = " ".join(beside)
+    if meta.georeference != Georeference():
+        parts.append(Part("spatial_ref", (), np.zeros((), "<i4"), words.spoken_place(meta.georeference)))
+        said["grid_mapping"] = "spatial_ref"
+    for ours, theirs in (("data_gain_values", "scale_factor"), ("data_offset_values", "add_offset")):
+        if len(set(said.get(ours, ()))) == 1:  # one for all bands has a name that every CF tool applies
+            said[theirs] = said.pop(ours)[0]
+    said |= {n: v for n, v in words.spoken_extra(meta, said).items() if n not in INTERNAL}
+    axes = tuple(DIMENSIONS[axis] for axis in INTERLEAVES[meta.interleave])
+    return [*parts, Part(_variable_name(meta.variable), axes, None, said)]
+
+
+def _variable_name(wanted: str | None) -> str:
+    name = (wanted or "").strip("/")
+    usable = all(re.fullmatch(r"[A-Za-z_][\w .-]*", step) for step in name.split("/"))
+    return name if usable and name.split("/")[0] not in TAKEN else "cube"
+
+
+def _coordinates(where: Georeference, rows: int, columns: int) -> list[Part]:
+    """The ground coordinates of the pixel centres, for a scene that is not rotated."""
+    if where.transform is None or where.transform[2] or where.transform[4]:
+        return []
+    x0, xc, _, y0, _, yr = where.transform
+    system = crs.parsed(where.crs)
+    if system is not None and system.is_geographic:
+        names = {"y": ("latitude", "degrees_north"), "x": ("longitude", "degrees_east")}
+    else:
+        names = {axis: (f"projection_{axis}_coordinate", "m") for axis in "yx"}
+    centres = {"y": y0 + yr * (np.arange(rows) + 0.5), "x": x0 + xc * (np.arange(columns) + 0.5)}
+    return [
+        Part(axis, (axis,), centres[axis].astype("<f8"), {"standard_name": name, "units": units})
+        for axis, (name, units) in names.items()
+    ]
+
+
+def fill_value(meta: CubeMeta) -> Any:
+    """The nodata value as a number of the pixels' own type, None where that type cannot hold it."""
+    if meta.nodata is None:
+        return None
+    if meta.dtype.kind == "f":
+        return meta.dtype.type(meta.nodata)
+    limits = np.iinfo(meta.dtype) if meta.dtype.kind in "iu" else None
+    whole = limits is not None and float(meta.nodata).is_integer() and limits.min <= meta.nodata <= limits.max
+    return meta.dtype.type(meta.nodata) if whole else None

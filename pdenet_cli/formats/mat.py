@@ -1,0 +1,242 @@
+"""MATLAB files, v5 and v7.3: cubes of (rows, columns, bands), and matrices of spectra as in unmixing sets."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pdenet_cli.cube import Cube, CubeMeta, Sliceable
+from pdenet_cli.errors import FormatError, OutputError
+from pdenet_cli.formats import attributes as words
+from pdenet_cli.formats import mat5, mat5_writing, mat73
+from pdenet_cli.formats.base import Format, OpenOptions
+from pdenet_cli.formats.choosing import (
+    FoldedPixels,
+    OneBand,
+    Variable,
+    choose_axes,
+    choose_variable,
+    interleave,
+    listed,
+)
+from pdenet_cli.formats.hdf5_guard import GuardedFile, is_hdf5
+from pdenet_cli.formats.limits import refuse_whole
+from pdenet_cli.formats.raw import RawArray
+
+CUSTOM = "rcb"  # MATLAB's own toolboxes, and nearly every data set, keep the bands last
+LARGEST_V5 = (1 << 31) - (1 << 20)
+ROWS = {"nrow", "nrows", "row", "rows", "numrows", "h", "height", "lines", "nlines"}
+COLUMNS = {"ncol", "ncols", "col", "cols", "column", "columns", "numcols", "w", "width", "samples", "nsamples"}
+LAYOUT = ROWS | COLUMNS | {"nband", "nbands", "bands", "interleave"}
+"""Small variables that describe the size of this one cube: never carried over to another."""
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    v5_or_newer = head[126:128] in (b"IM", b"MI") and head[124:126] in (b"\0\1", b"\1\0", b"\0\2", b"\2\0")
+    return v5_or_newer or (path.suffix.lower() == ".mat" and _is_v4(head))
+
+
+def _is_v4(head: bytes) -> bool:
+    """A v4 file begins with a small number whose decimal digits name its types, then a size."""
+    if len(head) < 20:
+        return False
+    for order in "<>":
+        kind, rows, columns, imaginary, length = (int(n) for n in np.frombuffer(head[:20], order + "i4"))
+        if 0 <= kind <= 4052 and rows > 0 and columns > 0 and imaginary in (0, 1) and 1 < length < 64:
+            return True
+    return False
+
+
+def _open(path: Path, options: OpenOptions) -> Cube:
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if head[126:128] not in (b"IM", b"MI"):
+        raise FormatError(f"{path}: MAT v4 is not read. Save it again in MATLAB with -v7.")
+    if not is_hdf5(head):
+        return _cube(path, mat5.variables(path), options, lambda: None)
+    guarded = GuardedFile.open(path)
+    try:
+        return _cube(path, mat73.variables(guarded), options, guarded.file.close, guarded)
+    except BaseException:
+        guarded.file.close()
+        raise
+
+
+def _cube(
+    path: Path,
+    variables: list[Variable],
+    options: OpenOptions,
+    close: Callable[[], None],
+    guarded: GuardedFile | None = None,
+) -> Cube:
+    scopes = _scopes(variables)
+    counts = {len(v) for values in scopes.values() for v in _wavelengths(values)}
+    folded = _foldable(variables, scopes, options.variable)
+    if folded:
+        chosen, notes = _only(path, folded, counts)
+    else:
+        chosen, notes = choose_variable(path, variables, options.variable, counts)
+    if guarded is not None:
+        guarded.trust(guarded.at(chosen.name.replace(".", "/")))
+    array = _trusted(path, chosen)
+    if folded:
+        array, axes, more = _fold(chosen, array, scopes)
+    elif len(chosen.shape) == 2:
+        array, axes, more = OneBand(array), "crb", ("a matrix, read as one band",)
+    else:
+        order, more = choose_axes(path, chosen, options.axes, counts, convention=CUSTOM)
+        axes = order[::-1]  # on disk the first of MATLAB's axes is the fastest
+    sizes = dict(zip(axes, array.shape, strict=True))
+    fields, rest = _said(scopes, chosen, sizes["b"])
+    own = scopes.get(chosen.name.rpartition(".")[0], {})
+    assert chosen.dtype is not None
+    meta = CubeMeta(
+        bands=sizes["b"],
+        rows=sizes["r"],
+        columns=sizes["c"],
+        dtype=chosen.dtype,
+        interleave=interleave(axes),
+        georeference=words.understood_place({n: v for n, v in own.items() if n in words.PLACE}),
+        variable=chosen.name,
+        extra=rest,
+        notes=(*notes, *more),
+        **fields,
+    )
+    return Cube(path, meta, array, axes, close)
+
+
+def _trusted(path: Path, chosen: Variable) -> Sliceable:
+    if chosen.array is None:
+        raise FormatError(f"{path}: {chosen} holds another number of bytes than its size says.")
+    if isinstance(chosen.array, mat5.InflatedArray):
+        refuse_whole(path, chosen.name, math.prod(chosen.shape) * chosen.array.dtype.itemsize)
+    return chosen.array
+
+
+def _scopes(variables: list[Variable]) -> dict[str, dict[str, Any]]:
+    """The small values by the struct they are in ("" is the file itself) and their name there."""
+    scopes: dict[str, dict[str, Any]] = {"": {}}
+    for variable in variables:
+        if variable.value is not None:
+            scope, _, name = variable.name.rpartition(".")
+            scopes.setdefault(scope, {})[name] = variable.value
+    return scopes
+
+
+def _wavelengths(values: Mapping[str, Any]) -> list[list[Any]]:
+    return [v for n, v in values.items() if words.field_of(n) == "wavelengths" and isinstance(v, list)]
+
+
+def _said(
+    scopes: dict[str, dict[str, Any]], chosen: Variable, bands: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is said beside the cube; its wavelengths, units and widths from elsewhere, but from one place."""
+    home = chosen.name.rpartition(".")[0]
+    own = {n: v for n, v in scopes.get(home, {}).items() if n not in words.PLACE}
+    fields, rest = words.understood({n: v for n, v in own.items() if _fits(n, v, bands)}, bands)
+    for scope in sorted(scopes, key=lambda s: (not s.startswith(home), s)):
+        others, _ = words.understood({n: v for n, v in scopes[scope].items() if _fits(n, v, bands)}, bands)
+        if "wavelengths" not in fields and "wavelengths" in others:
+            fields |= {n: others[n] for n in ("wavelengths", "wavelength_units", "fwhm") if n in others}
+        if "good_bands" in others:
+            fields.setdefault("good_bands", others["good_bands"])
+    extra = _extra(rest.pop("extra", None))
+    kept = {n: v for n, v in rest.items() if n.lower() not in LAYOUT and not _is_long(v)}
+    return fields, extra | kept
+
+
+def _fits(name: str, value: Any, bands: int) -> bool:
+    """Whether a value is as long as its name promises; elsewhere in MATLAB `wl` may be anything."""
+    per_band = words.field_of(name) in CubeMeta.PER_BAND
+    return not per_band or bands == (len(value) if isinstance(value, list) else 1)
+
+
+def _extra(text: Any) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (TypeError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 4096
+
+
+def _picture(scopes: dict[str, dict[str, Any]]) -> tuple[int, int] | None:
+    """The rows and columns that the file gives for its matrix of spectra."""
+    plain = {name.lower().replace("_", ""): value for name, value in scopes[""].items()}
+    counts = [next((plain[n] for n in sorted(names) if _is_count(plain.get(n))), 0) for names in (ROWS, COLUMNS)]
+    return (int(counts[0]), int(counts[1])) if all(counts) else None
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, (int, float)) and value >= 1 and float(value).is_integer()
+
+
+def _foldable(variables: list[Variable], scopes: dict[str, dict[str, Any]], asked: str | None) -> list[Variable]:
+    """The matrices of spectra that a file without a cube holds, or the one asked for if it is one."""
+    picture = _picture(scopes)
+    if picture is None or (asked is None and any(v.is_cube for v in variables)):
+        return []
+    pixels = math.prod(picture)
+    return [
+        v
+        for v in variables
+        if v.dtype is not None and len(v.shape) == 2 and pixels in v.shape and asked in (None, v.name)
+    ]
+
+
+def _only(path: Path, folded: list[Variable], counts: set[int]) -> tuple[Variable, tuple[str, ...]]:
+    fitting = [v for v in folded if set(v.shape) & counts] if len(folded) > 1 else folded
+    if len(fitting) != 1:
+        raise FormatError(f"{path}: {len(folded)} matrices of spectra: {listed(folded)}. Choose one with --var.")
+    return fitting[0], ()
+
+
+def _fold(
+    chosen: Variable, array: Sliceable, scopes: dict[str, dict[str, Any]]
+) -> tuple[Sliceable, str, tuple[str, ...]]:
+    picture = _picture(scopes)
+    assert picture is not None
+    rows, columns = picture
+    bands_first = chosen.shape[1] == rows * columns
+    note = f"a matrix of spectra, folded into {rows} rows x {columns} columns, column by column"
+    folded = FoldedPixels(array, rows, columns, pixels_first=bands_first)  # reversed on disk
+    return folded, "crb" if bands_first else "bcr", (note,)
+
+
+def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
+    part, axes = parts[0], CUSTOM[::-1]
+    if meta.dtype.str[1:] not in mat5.CLASSES.values():
+        raise OutputError(f"MATLAB cannot hold {meta.dtype.name}. Use --dtype float32 or another format.")
+    name = meta.variable if re.fullmatch(r"[A-Za-z]\w{0,62}", meta.variable or "", re.ASCII) else "cube"
+    small = words.spoken(meta) | words.spoken_place(meta.georeference)
+    if meta.extra:
+        small["extra"] = json.dumps(dict(meta.extra), default=str)
+    small.pop(str(name), None)
+    write = _create_v5 if meta.nbytes < LARGEST_V5 else mat73.create
+    return Cube(part, meta, write(part, small, str(name), meta.shape(axes), meta.dtype), axes)
+
+
+def _create_v5(
+    part: Path, small: dict[str, Any], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> RawArray:
+    order = ">" if dtype.newbyteorder("=") != dtype else "<"
+    head = mat5_writing.header(order) + b"".join(mat5_writing.written(order, n, v) for n, v in small.items())
+    head += mat5_writing.cube_header(name, shape[::-1], dtype)
+    array = RawArray(part, dtype, shape, len(head))
+    with part.open("r+b" if part.exists() else "w+b") as file:
+        file.write(head)
+        file.truncate(len(head) + -(-array.nbytes // 8) * 8)
+    array.reserve()
+    return array
+
+
+FORMAT = Format("MATLAB", (".mat",), _recognises, _open, _create)

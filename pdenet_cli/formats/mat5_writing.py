@@ -1,0 +1,75 @@
+"""MAT v5 files: small variables and the header of a large one, as bytes that depend on nothing else."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+import numpy as np
+
+from pdenet_cli.cube import Pixels
+from pdenet_cli.formats.mat5 import CHAR, CLASSES, MATRIX, STORED
+
+DOUBLE, UNSIGNED_16, DOUBLES = 6, 4, 9
+
+
+def written(order: str, name: str, value: Any) -> bytes:
+    """A small variable as an element: a text, a list of texts, a number or a list of numbers."""
+    if isinstance(value, str) or (isinstance(value, list) and value and isinstance(value[0], str)):
+        letters = letter_matrix(value)
+        data = letters.astype(order + "u2").tobytes(order="F")
+        return _matrix(order, name, CHAR, letters.shape, UNSIGNED_16, data)
+    row = np.atleast_2d(np.asarray(value, order + "f8"))
+    return _matrix(order, name, DOUBLE, row.shape, DOUBLES, row.tobytes(order="F"))
+
+
+def letter_matrix(value: str | list[str]) -> Pixels:
+    """Texts as the rows of a matrix of UTF-16 units, filled up with spaces as MATLAB's `char` does."""
+    rows = [value] if isinstance(value, str) else value
+    units = [np.frombuffer(row.encode("utf-16-le", "replace"), "<u2") for row in rows]
+    matrix = np.full((len(units), max(len(row) for row in units)), ord(" "), "u2")
+    for place, row in enumerate(units):
+        matrix[place, : len(row)] = row
+    return matrix
+
+
+def header(order: str) -> bytes:
+    """The first bytes of a file; no date, so that the same cube always gives the same bytes."""
+    text = b"MATLAB 5.0 MAT-file, written by pdenet".ljust(116)
+    return text + bytes(8) + struct.pack(order + "HH", 0x0100, 0x4D49)
+
+
+def cube_header(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    """All of a variable's element but its numbers, which follow column by column and padded to 8 bytes."""
+    order = ">" if dtype.newbyteorder("=") != dtype else "<"
+    kind, stored = (_number(codes, dtype) for codes in (CLASSES, STORED))
+    nbytes = math.prod(shape) * dtype.itemsize
+    return _matrix(order, name, kind, shape, stored, None, nbytes)
+
+
+def _number(codes: dict[int, str], dtype: np.dtype[Any]) -> int:
+    return next(number for number, code in codes.items() if code == dtype.str[1:])
+
+
+def _matrix(
+    order: str,
+    name: str,
+    kind: int,
+    shape: tuple[int, ...],
+    stored: int,
+    data: bytes | None,
+    nbytes: int = 0,
+) -> bytes:
+    nbytes = nbytes if data is None else len(data)
+    inner = _element(order, 6, struct.pack(order + "II", kind, 0))
+    inner += _element(order, 5, np.asarray(shape, order + "i4").tobytes())
+    inner += _element(order, 1, name.encode("ascii"))
+    inner += struct.pack(order + "II", stored, nbytes)
+    padding = -nbytes % 8
+    tag = struct.pack(order + "II", MATRIX, len(inner) + nbytes + padding)
+    return tag + inner + (b"" if data is None else data + bytes(padding))
+
+
+def _element(order: str, kind: int, content: bytes) -> bytes:
+    return struct.pack(order + "II", kind, len(content)) + content + bytes(-len(content) % 8)

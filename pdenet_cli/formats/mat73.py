@@ -1,0 +1,75 @@
+"""MAT v7.3: an HDF5 file behind MATLAB's 512 bytes, its arrays with their axes reversed."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from pdenet_cli.formats import hdf5_writing
+from pdenet_cli.formats.choosing import Variable
+from pdenet_cli.formats.hdf5_guard import GuardedArray, GuardedFile, number_type
+from pdenet_cli.formats.mat5 import CLASSES, text_rows
+from pdenet_cli.formats.mat5_writing import letter_matrix
+from pdenet_cli.formats.raw import RawArray
+
+OWN = ("#refs#", "#subsystem#")  # where MATLAB keeps the content of cells and objects
+CLASS_NAMES = {"f8": "double", "f4": "single"} | {
+    code: np.dtype(code).name for code in CLASSES.values() if code[0] in "iu"
+}
+
+
+def variables(guarded: GuardedFile) -> list[Variable]:
+    """Every variable of the file, and those inside its structs as `struct.field`; pixels stay on disk."""
+    found = []
+    for dataset in guarded.datasets():
+        name = dataset.name.lstrip("/")
+        if name.startswith(OWN) or dataset.shape is None or "MATLAB_empty" in dataset.attrs:
+            continue
+        found.append(_variable(guarded, name, dataset))
+    return found
+
+
+def _variable(guarded: GuardedFile, name: str, dataset: h5py.Dataset) -> Variable:
+    shape, kind = tuple(dataset.shape)[::-1], number_type(dataset)
+    is_text = guarded.attributes(name).get("MATLAB_class") == "char"
+    value = None
+    if is_text or sum(n > 1 for n in shape) <= 1:
+        value = guarded.small(name)
+        value = value[0] if isinstance(value, list) and len(value) == 1 and not is_text else value
+    if is_text:
+        units = np.asarray(value if isinstance(value, list) else [], "<u2")
+        text = units.reshape(dataset.shape).ravel().tobytes().decode("utf-16-le", "replace") if units.size else ""
+        return Variable(dotted(name), shape, None, text_rows(text, shape))
+    return Variable(dotted(name), shape, kind, value, GuardedArray(guarded.path, dataset))
+
+
+def dotted(name: str) -> str:
+    return name.replace("/", ".")
+
+
+def create(part: Path, small: dict[str, Any], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> RawArray:
+    """A file with some small variables and room for one array, whose `shape` is MATLAB's reversed."""
+
+    def build(file: h5py.File) -> h5py.Dataset:
+        for other, value in small.items():
+            _write_small(file, other, value)
+        dataset = hdf5_writing.plain_block(file, name, dtype, shape)
+        dataset.attrs["MATLAB_class"] = np.bytes_(CLASS_NAMES[dtype.str[1:]])
+        return dataset
+
+    text = b"MATLAB 7.3 MAT-file, written by pdenet".ljust(116)
+    user_block = (text + bytes(8) + struct.pack("<HH", 0x0200, 0x4D49)).ljust(512, b"\0")
+    return hdf5_writing.around_pixels(part, dtype, shape, build, user_block)
+
+
+def _write_small(file: h5py.File, name: str, value: Any) -> None:
+    is_text = isinstance(value, str) or (isinstance(value, list) and value and isinstance(value[0], str))
+    matrix = letter_matrix(value) if is_text else np.atleast_2d(np.asarray(value, "<f8"))
+    dataset = file.create_dataset(name, data=matrix.T, track_times=False)
+    dataset.attrs["MATLAB_class"] = np.bytes_("char" if is_text else "double")
+    if is_text:
+        dataset.attrs["MATLAB_int_decode"] = np.int32(2)

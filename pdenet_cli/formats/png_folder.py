@@ -1,0 +1,157 @@
+"""A folder with one grey PNG per band, as the CAVE scenes come; only read."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import imagecodecs
+import numpy as np
+
+from pdenet_cli.cube import Cube, CubeMeta, Pixels
+from pdenet_cli.errors import FormatError, UsageError
+from pdenet_cli.formats.base import Format, OpenOptions
+from pdenet_cli.formats.limits import refuse_large_block, refuse_lie
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+CHANNELS = {0: 1, 2: 3, 4: 2, 6: 4}  # by PNG's colour types; 3, a palette, is no number of light
+KEPT_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class PngBands:
+    """Pictures of one size as (bands, rows, columns); each is decoded once if all of them fit in memory."""
+
+    files: tuple[Path, ...]
+    dtype: np.dtype[Any]
+    size: tuple[int, int]
+    kept: dict[int, Pixels] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return len(self.files), *self.size
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
+        chosen = range(len(self.files))[key[0]]
+        parts = [self.band(place)[key[1], key[2]] for place in chosen]
+        height, width = (len(range(size)[part]) for size, part in zip(self.size, key[1:], strict=True))
+        return np.stack(parts) if parts else np.empty((0, height, width), self.dtype)
+
+    def band(self, place: int) -> Pixels:
+        """One whole band."""
+        if place in self.kept:
+            return self.kept[place]
+        file = self.files[place]
+        try:
+            picture: Pixels = imagecodecs.png_decode(file.read_bytes())
+        except Exception as error:  # the codec raises its own kinds
+            raise FormatError(f"{file}: a damaged PNG ({' '.join(str(error).split())}).") from error
+        picture = _grey(file, picture)
+        if picture.shape != self.size or picture.dtype != self.dtype:
+            raise FormatError(f"{file}: decodes to {picture.shape} {picture.dtype}, not as its header says.")
+        if len(self.files) * picture.nbytes <= KEPT_BYTES:
+            self.kept[place] = picture
+        return picture
+
+
+def _grey(file: Path, picture: Pixels) -> Pixels:
+    """The one channel of a picture; colours that are all equal count as one, transparency is left out."""
+    if picture.ndim == 2:
+        return picture
+    colours = picture[..., :3] if picture.shape[-1] >= 3 else picture[..., :1]
+    if not (colours == colours[..., :1]).all():
+        raise FormatError(f"{file}: a colour picture, not one band. Keep only one grey PNG per band there.")
+    return np.ascontiguousarray(colours[..., 0])
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    return path.is_dir() and (bool(_pictures(path)) or bool(_scenes(path)))
+
+
+def _pictures(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.suffix.lower() == ".png" and p.is_file())
+
+
+def _scenes(folder: Path) -> list[Path]:
+    return [p for p in sorted(folder.iterdir()) if p.is_dir() and _pictures(p)]
+
+
+def _open(path: Path, options: OpenOptions) -> Cube:
+    folder = path
+    if not _pictures(path):
+        scenes = _scenes(path)
+        if len(scenes) > 1:
+            names = ", ".join(p.name for p in scenes[:8])
+            raise FormatError(f"{path}: {len(scenes)} folders of PNGs ({names} ...). Name one of them.")
+        folder = scenes[0]
+    if options.axes is not None and sorted(options.axes) != ["b", "c", "r"]:
+        raise UsageError(f"--axes {options.axes}: expected b, r and c once each, such as brc.")
+    files, notes = _bands(folder)
+    heads = [_head(file) for file in files]
+    for file, head in zip(files, heads, strict=True):
+        if head[:3] != heads[0][:3]:
+            first, this = (f"{h[1]} x {h[0]} of {8 * h[2].itemsize} bits" for h in (heads[0], head))
+            raise FormatError(f"{file}: {this}, but {files[0].name} is {first}. All bands must be alike.")
+    rows, columns, dtype, channels = heads[0]
+    array = PngBands(files, dtype, (rows, columns))
+    if channels > 1:
+        array.band(0)  # a folder of photographs shows itself at once
+    wavelengths = None
+    if len(files) == 31 and all(re.search(r"_ms_\d\d$", file.stem) for file in files):
+        wavelengths = tuple(float(nm) for nm in range(400, 701, 10))
+        notes += ("wavelengths 400 to 700 nm, as the CAVE scenes have them",)
+    meta = CubeMeta(
+        bands=len(files),
+        rows=rows,
+        columns=columns,
+        dtype=dtype,
+        wavelengths=wavelengths,
+        wavelength_units="Nanometers" if wavelengths else None,
+        band_names=tuple(file.stem for file in files),
+        notes=notes,
+    )
+    return Cube(path, meta, array, options.axes or "brc")
+
+
+def _bands(folder: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """The PNGs of the largest series, those that differ only in the number at the end, in its order."""
+    series: dict[str, dict[int, Path]] = defaultdict(dict)
+    for file in _pictures(folder):
+        name, number = re.fullmatch(r"(.*?)(\d*)", file.stem, re.DOTALL).groups()  # type: ignore[union-attr]
+        place = int(number or -1)
+        if place in series[name]:
+            raise FormatError(f"{folder}: {series[name][place].name} and {file.name} have the same number.")
+        series[name][place] = file
+    largest = max(series.values(), key=len)
+    numbers = sorted(largest)
+    notes: tuple[str, ...] = ()
+    ignored = sum(len(s) for s in series.values()) - len(largest)
+    if ignored:
+        notes += (f"{ignored} other PNGs in the folder are ignored",)
+    gaps = [n for n in range(numbers[0], min(numbers[-1], numbers[0] + 100_000)) if n not in largest]
+    if gaps:
+        notes += (f"{len(gaps)} numbers are missing between the first band and the last, such as {gaps[0]}",)
+    return tuple(largest[n] for n in numbers), notes
+
+
+def _head(file: Path) -> tuple[int, int, np.dtype[Any], int]:
+    """Rows, columns, type and channels by the PNG's first bytes, if the file can hold that much."""
+    with file.open("rb") as opened:
+        head = opened.read(33)
+    if head[:8] != SIGNATURE or len(head) < 33 or head[12:16] != b"IHDR":
+        raise FormatError(f"{file}: named like a PNG, but it is none.")
+    columns, rows, bits, colour = struct.unpack(">IIBB", head[16:26])
+    if colour not in CHANNELS or bits not in (1, 2, 4, 8, 16) or not rows or not columns:
+        raise FormatError(f"{file}: a PNG with {bits} bits of colour type {colour} is not a band.")
+    dtype = np.dtype("u2" if bits == 16 else "u1")
+    nbytes = dtype.itemsize * CHANNELS[colour]
+    refuse_lie(file, "the picture", (rows, columns), max(1, nbytes * min(bits, 8) // 8), file.stat().st_size)
+    refuse_large_block(file, "the picture", rows * columns * nbytes)
+    return rows, columns, dtype, CHANNELS[colour]
+
+
+FORMAT = Format("PNG folder", (), _recognises, _open)

@@ -1,0 +1,158 @@
+"""Satellite products in HDF5 that are recognised by their groups: EMIT L2A and PRISMA L2D."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pdenet_cli.cube import CubeMeta, Pixels, Sliceable
+from pdenet_cli.errors import FormatError
+from pdenet_cli.formats.attributes import numbers
+from pdenet_cli.formats.hdf5_guard import GuardedArray, GuardedFile
+from pdenet_cli.georeference import Georeference, GroundPoint
+
+POINTS_A_SIDE = 32
+
+
+def is_emit(guarded: GuardedFile) -> bool:
+    """Whether latitude and longitude of every pixel are where EMIT keeps them."""
+    known = guarded.has("sensor_band_parameters") or guarded.attributes("").get("instrument") == "EMIT"
+    return known and guarded.has("location/lat") and guarded.has("location/lon")
+
+
+def place_emit(guarded: GuardedFile, meta: CubeMeta) -> CubeMeta:
+    """The same cube, placed by a grid of ground control points out of EMIT's latitudes and longitudes."""
+    arrays = [guarded.array(f"location/{name}") for name in ("lon", "lat")]
+    if any(array.shape != (meta.rows, meta.columns) for array in arrays):
+        return meta
+    rows, columns = (_spread(size) for size in (meta.rows, meta.columns))
+    points = []
+    for row in rows:
+        lon, lat = (array[slice(row, row + 1), slice(None)][0] for array in arrays)
+        points += [
+            GroundPoint(column + 0.5, row + 0.5, float(lon[column]), float(lat[column]))
+            for column in columns
+            if abs(lat[column]) <= 90 and abs(lon[column]) <= 360  # false for NaN and for the fill value
+        ]
+    ortho = ("geotransform", "spatial_ref")  # of the product's map grid, which these pixels are not on
+    note = f"in sensor geometry: placed by {len(points)} points out of location/lat and location/lon"
+    return replace(
+        meta,
+        georeference=Georeference(crs="EPSG:4326", points=tuple(points)),
+        extra={name: value for name, value in meta.extra.items() if name not in ortho},
+    ).noting(note)
+
+
+def _spread(size: int) -> list[int]:
+    """At most 32 places from the first to the last."""
+    return sorted({int(place) for place in np.linspace(0, size - 1, min(size, POINTS_A_SIDE)).round()})
+
+
+PRISMA_FIELDS = "HDFEOS/SWATHS/PRS_L2D_HCO/Data Fields"
+PRISMA_METRES = 30.0
+LARGEST_NUMBER = 65535  # stands for L2Scale...Max, as 0 does for L2Scale...Min
+
+
+@dataclass(frozen=True)
+class SortedBands:
+    """Bands out of several (rows, bands, columns) arrays, in an order of their own."""
+
+    sources: Sequence[GuardedArray]
+    order: Sequence[tuple[int, int]]  # of each band: which array, which band there
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        rows, _, columns = self.sources[0].shape
+        return rows, len(self.order), columns
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
+        rows, bands, columns = key
+        chosen = self.order[bands]
+        height, width = len(range(self.shape[0])[rows]), len(range(self.shape[2])[columns])
+        part = np.empty((height, len(chosen), width), self.sources[0].dataset.dtype)
+        for which, source in enumerate(self.sources):
+            places = [(at, band) for at, (other, band) in enumerate(chosen) if other == which]
+            if places:
+                first, last = min(b for _, b in places), max(b for _, b in places)
+                block = source[rows, slice(first, last + 1), columns]
+                part[:, [at for at, _ in places]] = block[:, [band - first for _, band in places]]
+        return part
+
+
+def is_prisma(guarded: GuardedFile) -> bool:
+    """Whether the hyperspectral cubes are where PRISMA L2D keeps them."""
+    return guarded.has(f"{PRISMA_FIELDS}/VNIR_Cube") and guarded.has(f"{PRISMA_FIELDS}/SWIR_Cube")
+
+
+def read_prisma(guarded: GuardedFile) -> tuple[CubeMeta, Sliceable, str]:
+    """VNIR and SWIR as one cube by ascending wavelength; bands without a centre are left out."""
+    said = guarded.attributes("")
+    sources, table = [], []
+    for which, part in enumerate(("Vnir", "Swir")):
+        source = guarded.array(f"{PRISMA_FIELDS}/{part.upper()}_Cube")
+        if len(source.shape) != 3:
+            raise FormatError(f"{guarded.path}: {part.upper()}_Cube has the shape {source.shape}.")
+        sources.append(source)
+        centres, widths = (_list(guarded, said, f"List_{name}_{part}", source.shape[1]) for name in ("Cw", "Fwhm"))
+        low, high = (_number(guarded, said, f"L2Scale{part}{end}") for end in ("Min", "Max"))
+        gain = (high - low) / LARGEST_NUMBER
+        bands = enumerate(zip(centres, widths, strict=True))
+        table += [(centre, width, gain, low, (which, band)) for band, (centre, width) in bands if centre > 0]
+    if sources[0].shape[::2] != sources[1].shape[::2]:
+        raise FormatError(f"{guarded.path}: VNIR {sources[0].shape} and SWIR {sources[1].shape} differ in size.")
+    if not table:
+        raise FormatError(f"{guarded.path}: no band has a centre wavelength.")
+    wavelengths, fwhm, gains, offsets, order = zip(*sorted(table), strict=True)
+    rows, _, columns = sources[0].shape
+    used = ("List_", "L2Scale", "Epsg_Code")
+    meta = CubeMeta(
+        bands=len(order),
+        rows=rows,
+        columns=columns,
+        dtype=np.dtype(sources[0].dataset.dtype.str),
+        interleave="bil",
+        wavelengths=wavelengths,
+        wavelength_units="Nanometers",
+        fwhm=fwhm,
+        gains=gains,
+        offsets=offsets,
+        georeference=_prisma_place(said, rows, columns),
+        extra={n: v for n, v in said.items() if not n.startswith(used) and not _is_long(v)},
+        notes=("PRISMA L2D: VNIR and SWIR joined by ascending wavelength, overlapping bands kept",),
+    )
+    return meta, SortedBands(sources, order), "rbc"
+
+
+def _prisma_place(said: dict[str, Any], rows: int, columns: int) -> Georeference:
+    names = [f"Product_{corner}corner_{axis}" for corner in ("UL", "LR") for axis in ("easting", "northing")]
+    corners = [numbers(said.get(name)) for name in names]
+    code = numbers(said.get("Epsg_Code"))
+    system = f"EPSG:{int(code[0])}" if code else None
+    if any(corner is None for corner in corners):
+        return Georeference(crs=system)
+    left, top, right, bottom = (corner[0] for corner in corners if corner)
+    # The corners are said to be those of the picture or the centres of its corner pixels: the size tells.
+    centres = abs(right - left - PRISMA_METRES * (columns - 1)) < PRISMA_METRES / 2
+    half = PRISMA_METRES / 2 if centres else 0.0
+    width = (right - left + 2 * half) / columns
+    height = (top - bottom + 2 * half) / rows
+    return Georeference(transform=(left - half, width, 0.0, top + half, 0.0, -height), crs=system)
+
+
+def _list(guarded: GuardedFile, said: dict[str, Any], name: str, length: int) -> tuple[float, ...]:
+    found = numbers(said.get(name))
+    if found is None or len(found) != length:
+        met = "is missing" if found is None else f"has {len(found)} entries for {length} bands"
+        raise FormatError(f"{guarded.path}: a PRISMA product whose attribute {name} {met}.")
+    return found
+
+
+def _number(guarded: GuardedFile, said: dict[str, Any], name: str) -> float:
+    return _list(guarded, said, name, 1)[0]
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 1000

@@ -1,0 +1,242 @@
+"""Zarr v2 and v3: a folder of chunks; the only output of ours that is compressed."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta, Pixels
+from pdenet_cli.errors import FormatError, OutputError, PdenetError
+from pdenet_cli.formats import labelled
+from pdenet_cli.formats.base import Format, OpenOptions
+from pdenet_cli.formats.choosing import Variable
+from pdenet_cli.formats.limits import refuse_large_block, refuse_lie
+
+HEADERS = ("zarr.json", ".zarray", ".zgroup")
+MOST_ARRAYS = 2_000
+DEEPEST = 8
+SMALL_BYTES = 1 << 20
+UNWRITTEN_BYTES = 1 << 20  # chunks of nothing but the fill value need not be there: about 1 GB passes
+CHUNK_SIDE, CHUNK_BYTES = 64, 4 << 20
+
+# Anything else might run code on reading, as the `pickle` codec does.
+CODECS = {"bytes", "transpose", "gzip", "zstd", "blosc", "crc32c", "sharding_indexed", "zlib", "lz4", "bz2"}
+CODECS |= {"lzma", "shuffle", "delta", "fixedscaleoffset", "bitround", "astype", "packbits", "quantize"}
+
+
+@dataclass(frozen=True)
+class GuardedArray:
+    """An array whose damaged chunks show as one line when they are met."""
+
+    path: Path
+    array: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.array.shape)
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
+        try:
+            return np.asarray(self.array[key])
+        except Exception as error:  # each codec raises its own kind
+            reason = " ".join(f"{type(error).__name__} {error}".split())[:200]
+            raise FormatError(f"{self.path}: a chunk cannot be read ({reason}).") from error
+
+    def __setitem__(self, key: tuple[slice, ...], pixels: Pixels) -> None:
+        self.array[key] = pixels
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A Zarr hierarchy read from its own small JSON files, which tell all that has to be checked."""
+
+    path: Path
+
+    def variables(self) -> list[Variable]:
+        """The arrays by name, shape and type."""
+        return [self.variable(name) for name in self._arrays()]
+
+    def _arrays(self) -> Iterator[str]:
+        groups, count = [(self.path, 0)], 0
+        while groups:
+            place, depth = groups.pop(0)
+            count += 1
+            if count > MOST_ARRAYS:
+                raise FormatError(f"{self.path}: more than {MOST_ARRAYS:,} arrays to look through. Use --var.")
+            if self._is_array(place):
+                yield "" if place == self.path else place.relative_to(self.path).as_posix()
+            elif depth < DEEPEST:
+                inside = sorted(p for p in place.iterdir() if p.is_dir() and not p.is_symlink())
+                groups += [(p, depth + 1) for p in inside if any((p / header).is_file() for header in HEADERS)]
+
+    def _is_array(self, place: Path) -> bool:
+        if (place / ".zarray").is_file():
+            return True
+        header = place / "zarr.json"
+        return header.is_file() and self._json(header).get("node_type") == "array"
+
+    def _json(self, file: Path) -> dict[str, Any]:
+        if file.is_symlink():
+            raise FormatError(f"{file}: a link to another file, which is not followed.")
+        if not file.is_file():
+            return {}
+        if file.stat().st_size > SMALL_BYTES * 16:
+            raise FormatError(f"{file}: {file.stat().st_size:,} bytes are too many for a header.")
+        try:
+            found = json.loads(file.read_text("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"{file}: not JSON ({error}).") from None
+        if not isinstance(found, dict):
+            raise FormatError(f"{file}: not a Zarr header.")
+        return found
+
+    def header(self, name: str) -> dict[str, Any]:
+        """The metadata of an array, whichever version it is."""
+        place = self._place(name)
+        if not self._is_array(place):
+            raise FormatError(f"{self.path}: no array '{name}'.")
+        return self._json(place / ".zarray") or self._json(place / "zarr.json")
+
+    def _place(self, name: str) -> Path:
+        place = self.path
+        for step in filter(None, name.split("/")):
+            place = place / step
+            if step == ".." or place.is_symlink():
+                raise FormatError(f"{self.path}: '{name}' leads out of the folder.")
+        return place
+
+    def variable(self, name: str) -> Variable:
+        header = self.header(name)
+        try:
+            shape = tuple(int(size) for size in header["shape"])
+            kind = np.dtype(header.get("data_type", header.get("dtype")))
+        except (KeyError, TypeError, ValueError):
+            return Variable(name.strip("/"), (), None)
+        if any(size < 0 for size in shape):
+            raise FormatError(f"{self.path}: {name} has the impossible size {shape}.")
+        numbers = np.dtype("u1") if kind.kind == "b" else kind if kind.kind in "iuf" else None
+        return Variable(name.strip("/"), shape, numbers)
+
+    def attributes(self, name: str) -> dict[str, Any]:
+        """The attributes of an array or a group."""
+        place = self._place(name)
+        if not any((place / header).is_file() for header in HEADERS):
+            raise FormatError(f"{self.path}: no array '{name}'.")
+        found = self._json(place / ".zattrs") or self._json(place / "zarr.json").get("attributes", {})
+        return dict(found) if isinstance(found, dict) else {}
+
+    def dimensions(self, name: str) -> list[str]:
+        """The names of the axes, as the coordinates beside them are called."""
+        names = self.header(name).get("dimension_names") or self.attributes(name).get("_ARRAY_DIMENSIONS")
+        group = name.rpartition("/")[0]
+        return [f"{group}/{n}".strip("/") for n in names or () if isinstance(n, str)]
+
+    def small(self, name: str) -> Any:
+        """A small array as a number or a list; None if it is large or not there."""
+        try:
+            variable = self.variable(name)
+        except FormatError:
+            return None
+        if variable.dtype is None or math.prod(variable.shape) * variable.dtype.itemsize > SMALL_BYTES:
+            return None
+        return self.array(name)[(slice(None),) * len(variable.shape)].tolist()
+
+    def array(self, name: str) -> GuardedArray:
+        """The pixels of an array, if they are there and only known codecs packed them."""
+        zarr = _zarr()
+        variable = self.variable(name)
+        if variable.dtype is None:
+            raise FormatError(f"{self.path}: {variable} does not hold plain numbers.")
+        itemsize, label = variable.dtype.itemsize, name or "the array"
+        for codec in _codecs(self.header(name)):
+            if codec.removeprefix("numcodecs.") not in CODECS:
+                raise FormatError(f"{self.path}: {label} is packed with '{codec}', which is not read.")
+        held = max(_stored(self._place(name)), UNWRITTEN_BYTES)
+        refuse_lie(self.path, label, variable.shape, itemsize, held)
+        array = zarr.open_array(str(self._place(name)), mode="r")
+        refuse_large_block(self.path, label, math.prod(array.shards or array.chunks) * itemsize)
+        return GuardedArray(self.path, array)
+
+
+def _codecs(header: Any) -> Iterator[str]:
+    """The names of all codecs in a header, those inside shards too."""
+    if isinstance(header, dict):
+        for key in ("codecs", "index_codecs", "filters", "compressor"):
+            steps = header.get(key) or []
+            for step in steps if isinstance(steps, list) else [steps]:
+                yield str(step.get("name", step.get("id")) if isinstance(step, dict) else step)
+                yield from _codecs(step.get("configuration") if isinstance(step, dict) else None)
+
+
+def _stored(place: Path) -> int:
+    """The bytes of an array's chunks; a chunk that is a link could show any file of the machine."""
+    total, folders = 0, [str(place)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    raise FormatError(f"{entry.path}: a link to another file, which is not followed.")
+                if entry.is_dir():
+                    folders.append(entry.path)
+                elif entry.name not in (*HEADERS, ".zattrs", ".zmetadata"):
+                    total += entry.stat().st_size
+    return total
+
+
+def _zarr() -> Any:
+    try:
+        import zarr
+    except ImportError:
+        raise FormatError("Zarr is not installed: install pdenet[zarr].") from None
+    return zarr
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    return path.is_dir() and any((path / header).is_file() for header in HEADERS)
+
+
+def _open(path: Path, options: OpenOptions) -> Cube:
+    folder = Folder(path)
+    meta, array, axes = labelled.read(folder, options)
+    return Cube(path, meta, array, axes)
+
+
+def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
+    try:
+        zarr = _zarr()
+    except PdenetError as error:
+        raise OutputError(str(error)) from None
+    part, axes = parts[0], INTERLEAVES[meta.interleave]
+    layout = labelled.layout(meta)
+    kept = Folder(part) if (part / "zarr.json").is_file() else None
+    group = zarr.open_group(str(part), mode="a", zarr_format=3)
+    for piece in layout:
+        if kept is None or not kept._is_array(part / piece.name):
+            _make(group, piece, meta, axes)
+    return Cube(part, meta, GuardedArray(part, group[layout[-1].name]), axes)
+
+
+def _make(group: Any, piece: labelled.Part, meta: CubeMeta, axes: str) -> None:
+    about = dict(name=piece.name, dimension_names=piece.dimensions or None, attributes=piece.attributes)
+    if piece.values is not None:
+        group.create_array(data=piece.values, **about)
+        return
+    group.create_array(shape=meta.shape(axes), dtype=meta.dtype, chunks=_chunks(meta, axes), **about)
+
+
+def _chunks(meta: CubeMeta, axes: str) -> tuple[int, ...]:
+    """Whole spectra of 64 x 64 pixels, or as many bands of them as make a few megabytes."""
+    side = CHUNK_SIDE
+    bands = max(1, min(meta.bands, CHUNK_BYTES // (side * side * meta.dtype.itemsize)))
+    sizes = dict(b=bands, r=min(side, meta.rows), c=min(side, meta.columns))
+    return tuple(sizes[axis] for axis in axes)
+
+
+FORMAT = Format("Zarr", (".zarr",), _recognises, _open, _create)

@@ -1,0 +1,246 @@
+"""Weights files that describe themselves: safetensors with the whole `ModelSpec` as JSON in the header.
+
+torch is imported only where weights are: listing models reads headers and stays instant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from pdenet_cli.errors import ModelError, ResourceError
+from pdenet_cli.formats.output import write_beside
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from pdenet_cli.networks import Network
+
+KEY = "pdenet"  # of the spec among the header's metadata
+SUFFIX = ".safetensors"
+DEFAULT_SCALE = 4
+TRAINING = "training."  # begins the names of tensors that only a resumed run needs
+MAX_HEADER_BYTES = 16 << 20
+MAX_SIZE = 4096  # of any number in a configuration: a hostile header must not build a giant
+
+_PACKAGE = Path(__file__).parent
+FOLDERS = (_PACKAGE / "weights", _PACKAGE.parent / "weights")
+"""Where models with a name live: in the installed package, in the repository."""
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """All that a weights file says of itself besides the weights."""
+
+    network: str
+    config: Mapping[str, Any]
+    scale: int
+    degradation: Mapping[str, Any]  # how its low-resolution cubes were made
+    version: str  # of pdenet
+    data: tuple[Mapping[str, Any], ...] = ()  # name, sha256 of the numbers, shape, dtype of each cube
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    steps: int = 0
+    minutes: float = 0.0
+    scores: Mapping[str, Any] = field(default_factory=dict)  # on held-out parts, with bicubic's
+    licence: str = "not stated"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The spec as JSON holds it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The spec that `to_dict` gave; what a later version added is left out."""
+        known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
+        spec = cls(**known | {"data": tuple(known.get("data", ()))})
+        mappings = (spec.config, spec.degradation, spec.recipe, spec.scores, spec.extra)
+        if not isinstance(spec.scale, int) or not all(isinstance(m, dict) for m in mappings):
+            raise TypeError("scale must be a whole number; config, degradation, scores ... must be objects")
+        return spec
+
+    @property
+    def gain(self) -> float | None:
+        """How many dB it was better than bicubic on its held-out parts."""
+        scores = self.scores
+        return scores["psnr"] - scores["bicubic_psnr"] if "psnr" in scores else None
+
+
+@dataclass(frozen=True)
+class Model:
+    """A spec and its network, ready to run on a device."""
+
+    spec: ModelSpec
+    network: Network
+    name: str = "unnamed"
+    sha256: str = ""  # of the file it came from
+
+    @property
+    def scale(self) -> int:
+        return self.spec.scale
+
+
+@dataclass(frozen=True)
+class Header:
+    """The first part of a weights file: the spec, and each tensor's shape."""
+
+    path: Path
+    spec: ModelSpec
+    shapes: Mapping[str, tuple[int, ...]]
+    nbytes: int  # of the whole file
+
+
+def available_models() -> dict[str, Path]:
+    """The models that have a name, and where each is."""
+    found = (path for folder in FOLDERS if folder.is_dir() for path in sorted(folder.glob(f"*{SUFFIX}")))
+    models: dict[str, Path] = {}
+    for path in found:
+        models.setdefault(path.stem, path)
+    return models
+
+
+def find_model(name_or_path: str | Path) -> Path:
+    """The weights file of a model given by its name or its path."""
+    models = available_models()
+    if (name := str(name_or_path)) in models:
+        return models[name]
+    path = Path(name_or_path)
+    if path.is_file():
+        return path
+    if path.is_dir():
+        raise ModelError(f"{path} is a folder; give a weights file ({SUFFIX}).")
+    known = f"Known by name: {', '.join(models)}." if models else "No model is installed; train one."
+    raise ModelError(f"{name}: no model has this name and no file this path. {known}")
+
+
+def choose_model(name_or_path: str | None, scale: int | None) -> Path:
+    """The weights file that a user means: the one named, else the shipped one for `scale` (4 if not given)."""
+    if name_or_path is None:
+        wanted = scale or DEFAULT_SCALE
+        scales = {path: read_header(path).spec.scale for path in available_models().values()}
+        for path, made_for in scales.items():
+            if made_for == wanted:
+                return path
+        there = ", ".join(f"x{s}" for s in sorted(set(scales.values()))) or "none"
+        raise ModelError(f"No model for x{wanted} is shipped ({there}). Train one, or give one with --model.")
+    path = find_model(name_or_path)
+    made_for = read_header(path).spec.scale
+    if scale not in (None, made_for):
+        raise ModelError(f"{name_or_path}: a x{made_for} model cannot make x{scale}. Leave out --scale.")
+    return path
+
+
+def read_header(path: Path) -> Header:
+    """What a weights file says of itself, without its weights."""
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            start = file.read(8)
+            length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+            if start[:2] in (b"PK", b"\x80\x02"):
+                raise ModelError(f"{path}: a pickled file, which may run code when opened; need {SUFFIX}.")
+            if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
+                raise ModelError(f"{path}: not a whole safetensors file ({size:,} bytes).")
+            entries = json.loads(file.read(length))
+        metadata = entries.pop("__metadata__", None) or {}
+        shapes = {name: tuple(entry["shape"]) for name, entry in entries.items()}
+        end = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
+        told = json.loads(metadata[KEY]) if KEY in metadata else None
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        if isinstance(error, ModelError):
+            raise
+        raise ModelError(f"{path}: not a safetensors file (its header is not readable).") from error
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror}).") from error
+    if told is None:
+        raise ModelError(f"{path}: a safetensors file, but not of pdenet: it does not say which network it is.")
+    if size != 8 + length + end:
+        raise ModelError(f"{path}: {size:,} bytes where its header says {8 + length + end:,}; copy it again.")
+    try:
+        return Header(path, ModelSpec.from_dict(told), shapes, size)
+    except (TypeError, AttributeError, KeyError, ValueError) as error:
+        raise ModelError(f"{path}: its description is incomplete ({error}).") from error
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """The device of this name; "auto" is a GPU where there is one."""
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        why = str(error).split("\n")[0]
+        raise ResourceError(f"Device '{name}' cannot be used here ({why}). Try auto, cpu or cuda.") from error
+    return device
+
+
+def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> Model:
+    """The model of this name or in this file, on `device`."""
+    import torch
+
+    from pdenet_cli.networks import build_network
+
+    path = find_model(name_or_path)
+    header = read_header(path)
+    spec = header.spec
+    if any(isinstance(value, int) and value > MAX_SIZE for value in spec.config.values()):
+        raise ModelError(f"{path}: its configuration {dict(spec.config)} is beyond belief.")
+    try:
+        with torch.device("meta"):  # no memory yet: first see whether the weights fit
+            empty = build_network(spec.network, spec.config).state_dict()
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from error
+    wanted = {name: tuple(tensor.shape) for name, tensor in empty.items()}
+    own = {name: shape for name, shape in header.shapes.items() if not name.startswith(TRAINING)}
+    if wrong := sorted(name for name in wanted.keys() | own.keys() if wanted.get(name) != own.get(name)):
+        first, others = wrong[0], f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        met = f"{first} is {own.get(first, 'not there')}, expected {wanted.get(first, 'nothing')}{others}"
+        raise ModelError(f"{path}: its weights do not fit its network '{spec.network}': {met}.")
+    weights = {name: t.float() for name, t in read_tensors(path).items() if name in wanted}
+    if not all(bool(t.isfinite().all()) for t in weights.values()):
+        raise ModelError(f"{path}: some of its weights are not finite.")
+    network = build_network(spec.network, spec.config)
+    network.load_state_dict(weights)
+    network.eval().requires_grad_(False)
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Model(spec, network.to(device), path.stem, digest)
+
+
+def save_model(
+    path: Path, model: Model, training: Mapping[str, Tensor] | None = None, *, overwrite: bool = True
+) -> None:
+    """Write a model, never half; `training` are more tensors that a resumed run wants back."""
+    from safetensors.torch import save
+
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.network.state_dict().items()}
+    tensors |= {TRAINING + name: tensor.detach().cpu().contiguous() for name, tensor in (training or {}).items()}
+    content = save(tensors, {"format": "pt", KEY: json.dumps(model.spec.to_dict())})
+    write_beside(path, content, overwrite=overwrite)
+
+
+def training_tensors(path: Path) -> dict[str, Tensor]:
+    """What `save_model` was given as `training`."""
+    tensors = read_tensors(path)
+    return {name.removeprefix(TRAINING): t for name, t in tensors.items() if name.startswith(TRAINING)}
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Every tensor of a weights file, by its name there."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        raise ModelError(f"{path}: its weights cannot be read ({' '.join(str(error).split())}).") from error

@@ -1,0 +1,51 @@
+"""What was done, for the record: a JSON beside every output says all it takes to do it again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class Report:
+    """One finished run: what decided its result, what came out, and how it went."""
+
+    job: dict[str, Any]  # inputs and model with their hashes, seed, samples, settings, versions
+    outputs: dict[str, str]
+    scene: dict[str, Any]
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """The report in a file, None if there is none."""
+        try:
+            return cls(**json.loads(path.read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """What this run is made with."""
+    return {"python": platform.python_version()} | {name: version(name) for name in packages}
+
+
+def hashes(paths: Sequence[Path]) -> dict[str, str]:
+    """The SHA-256 of each file; of a folder, that of its files' names and contents in order."""
+    return {path.name: _hash(path) for path in dict.fromkeys(paths)}
+
+
+def _hash(path: Path) -> str:
+    if path.is_dir():
+        whole = hashlib.sha256()
+        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+            whole.update(f"{file.relative_to(path)} {_hash(file)}\n".encode())
+        return whole.hexdigest()
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

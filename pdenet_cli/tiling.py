@@ -1,0 +1,146 @@
+"""Exact tiles: each is computed with a margin as wide as the network's reach, so that tiled equals whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pdenet_cli.cube import Window
+from pdenet_cli.errors import ResourceError
+
+
+@dataclass(frozen=True)
+class Span:
+    """A run of neighbouring bands to be computed, and the wider run that their values depend on.
+
+    `core` and `padded` count the bands that the network sees; `owned` counts the file's bands, with the unusable
+    ones that lie between, and each band of the file is owned by one span.
+    """
+
+    core: range
+    padded: range
+    owned: slice
+
+    @property
+    def crop(self) -> slice:
+        """Where the core lies within the padded run."""
+        start = self.core.start - self.padded.start
+        return slice(start, start + len(self.core))
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A rectangle to be computed, and the larger one that its values depend on."""
+
+    core: Window
+    padded: Window
+    scale: int
+
+    def halves(self, halo: int, scene: Window) -> tuple[Tile, ...]:
+        """The same ground as two tiles, cut across the longer side."""
+        rows, columns = self.core.rows, self.core.columns
+        cut = (-(-rows // 2), columns) if rows >= columns else (rows, -(-columns // 2))
+        return tuple(Tile(core, core.grown(halo, within=scene), self.scale) for core in self.core.blocks(*cut))
+
+    @property
+    def target(self) -> Window:
+        """Where the result goes on the fine grid."""
+        return self.core.scaled(self.scale)
+
+    @property
+    def crop(self) -> Window:
+        """Where the result lies within what the network makes of the padded rectangle."""
+        return self.core.relative_to(self.padded).scaled(self.scale)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a scene is cut: every tile is computed for every span of bands."""
+
+    scene: Window
+    scale: int
+    usable: tuple[int, ...]  # the file's bands that the network sees
+    halo: int
+    band_halo: int | None  # None: the network must see all bands at once
+    tile: int  # the longest side of a core
+    depth: int  # the most bands in the core of a span
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The runs of bands that are computed together; each band is owned by one of them."""
+        count, halo = len(self.usable), self.band_halo or 0
+        spans = []
+        for start in range(0, count, self.depth):
+            stop = min(start + self.depth, count)
+            first = 0 if start == 0 else self.usable[start]
+            last = None if stop == count else self.usable[stop]
+            padded = range(max(0, start - halo), min(count, stop + halo))
+            spans.append(Span(range(start, stop), padded, slice(first, last)))
+        return tuple(spans)
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """The tiles in the order in which they are computed."""
+        cores = self.scene.blocks(_even(self.scene.rows, self.tile), _even(self.scene.columns, self.tile))
+        return tuple(Tile(core, core.grown(self.halo, within=self.scene), self.scale) for core in cores)
+
+    @property
+    def voxels(self) -> int:
+        """How many voxels the network sees in all, margins included."""
+        return math.prod(map(sum, self._padded()))
+
+    @property
+    def largest(self) -> int:
+        """How many voxels the network sees at once at the most."""
+        return math.prod(map(max, self._padded()))
+
+    def _padded(self) -> tuple[list[int], list[int], list[int]]:
+        """The padded lengths along bands, rows and columns: pieces are their products."""
+        rows, columns = (
+            [min(start + side + self.halo, length) - max(start - self.halo, 0) for start in range(0, length, side)]
+            for length in (self.scene.rows, self.scene.columns)
+            for side in (_even(length, self.tile),)
+        )
+        return [len(span.padded) for span in self.spans], rows, columns
+
+
+def plan_tiles(
+    scene: Window,
+    scale: int,
+    usable: Sequence[int],
+    halo: int,
+    band_halo: int | None,
+    most_voxels: int,
+    tile: int | None = None,
+) -> Plan:
+    """The plan with the least work whose largest piece has at most `most_voxels` voxels, margins included."""
+    bands = len(usable)
+    depths = {bands} if band_halo is None else {math.ceil(bands / pieces) for pieces in range(1, bands + 1)}
+    sides = [tile] if tile is not None else _sides(max(scene.rows, scene.columns))
+    plans = [
+        Plan(scene, scale, tuple(usable), halo, band_halo, side, depth)
+        for depth in sorted(depths, reverse=True)
+        for side in sides
+    ]
+    fitting = [plan for plan in plans if plan.largest <= most_voxels]
+    if not fitting:
+        least = min(plan.largest for plan in plans)
+        raise ResourceError(
+            f"The smallest tile has {least:,} voxels with its margins, the memory allows {most_voxels:,}. "
+            "Give more --memory, a smaller --tile, or a smaller --halo (faster, less exact)."
+        )
+    return min(fitting, key=lambda plan: plan.voxels)
+
+
+def _sides(longest: int) -> list[int]:
+    """Tile sides worth trying, small to large: about 12 % apart."""
+    sides = [8]
+    while sides[-1] < longest:
+        sides.append(math.ceil(sides[-1] * 1.12))
+    return sorted({_even(longest, side) for side in sides})
+
+
+def _even(length: int, most: int) -> int:
+    """The side of even tiles of at most `most`: 1200 in tiles of 1024 is 600 + 600, not 1024 + 176."""
+    return math.ceil(length / math.ceil(length / min(most, length)))

@@ -1,0 +1,276 @@
+"""`pdenet upscale` and `pdenet uncertainty`: one scene, one pass over its tiles, as many outputs as asked for."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pdenet_cli.cube import CubeMeta, Window
+from pdenet_cli.errors import ModelError, UsageError
+from pdenet_cli.formats import envi, open_cube, output_format, writable_suffixes
+from pdenet_cli.formats.output import Output, beside, refuse_existing, remove, rename, unwritable, write_beside
+from pdenet_cli.inference import Layer, Posterior, super_resolve, usable_memory
+from pdenet_cli.picture import png, quicklook
+from pdenet_cli.radiometry import Radiometry, Survey
+from pdenet_cli.report import Report, hashes, versions
+from pdenet_cli.summaries import MAPS, MEAN, Summary
+from pdenet_cli.tiling import plan_tiles
+from pdenet_cli.tools.journal import Journal
+
+COMPLETE = "complete"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a scene is to be sharpened, apart from the model and its draws."""
+
+    cube: bool = True  # write the sharpened cube
+    maps: tuple[str, ...] = ()  # and these maps of its uncertainty
+    value_range: tuple[float, float] | None = None
+    bands: slice | None = None
+    dtype: str | None = None
+    memory: int | None = None
+    tile: int | None = None
+    halo: int | None = None
+    variable: str | None = None
+    axes: str | None = None
+    overwrite: bool = False
+    resume: bool = False
+    quicklook: bool = False
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a job would take."""
+
+    outputs: dict[str, str]
+    bytes_on_disk: int
+    bytes_of_memory: int
+    tiles: int
+    tile: int  # longest side, input pixels
+    bands: int  # of a tile
+    seconds: float
+
+
+class Job:
+    """One scene made ready to be sharpened: every check that can come before the work is made here."""
+
+    def __init__(self, scene: Path, output: Path, posterior: Posterior, settings: Settings) -> None:
+        """`output` is the sharpened cube; maps are named after it."""
+        self.posterior, self.settings = posterior, settings
+        model, network = posterior.model, posterior.network
+        if settings.maps and not network.random:
+            met = f"a {model.spec.network} network has no randomness"
+            raise ModelError(f"{model.name}: {met}, so it cannot tell its uncertainty. Use a pdenet model.")
+        self.source = open_cube(scene, settings.variable, settings.axes)
+        if settings.bands is not None:
+            self.source = self.source.with_bands(settings.bands)
+        self.outputs = dict(self._outputs(output))
+        self.report_path = output.with_name(f"{output.stem}.report.json")
+        self.picture_path = output.with_name(f"{output.stem}.png")
+        self.journal = Journal(output.with_name(f".{output.name}.journal"))
+        if not settings.resume:
+            self._refuse_existing()
+        self.survey = Survey.of(self.source)
+        self.usable = self.survey.usable_bands(self.source.meta)
+        self.radiometry = Radiometry.of(self.source.meta, self.survey, settings.value_range)
+        if network.bands not in (None, len(self.usable)):
+            met = f"the cube has {len(self.usable)} usable ones"
+            raise ModelError(f"{model.name}: made for {network.bands} bands, {met}.")
+        self.plan = plan_tiles(
+            self.source.meta.window,
+            network.scale,
+            self.usable,
+            network.halo if settings.halo is None else settings.halo,
+            network.band_halo,
+            posterior.voxels_in(settings.memory or usable_memory(posterior.device)),
+            settings.tile,
+        )
+
+    def run(self, say: Callable[[str], None] = lambda text: None) -> Iterator[tuple[int, int]]:
+        """Do the work; yields how many tiles of how many are done. `report` is there when it ends."""
+        started = time.monotonic()
+        job = self._job()
+        before = Report.read(self.report_path) if self.settings.resume else None
+        if before is not None and before.job == job and not self.journal.path.exists():
+            self.report = before  # finished by an earlier run
+            return
+        begun = self.journal.resume(job) if self.settings.resume else None
+        steps: list[str] = []
+        if begun is None:
+            self._refuse_existing()
+            self._discard()
+            self.journal.begin(job | {"plan": {"tile": self.plan.tile, "depth": self.plan.depth}})
+        else:
+            told, steps = begun
+            self.plan = replace(self.plan, **told["plan"])
+        try:
+            if COMPLETE not in steps:
+                yield from self._tiles(len(steps), say)
+                seconds = round(time.monotonic() - started, 2)
+                beside(self.report_path).write_text(json.dumps(asdict(self._report(job, seconds)), indent=2))
+                self.journal.note(COMPLETE)
+            self._commit()
+        except OSError as error:
+            self._discard()
+            raise unwritable(self.report_path.parent, error) from error
+        except Exception:  # an interrupt is none of these: what is done stays for --resume
+            self._discard()
+            raise
+
+    def forecast(self) -> Forecast:
+        """What the work would take; the time is that of one sub-network over a part of one tile, multiplied."""
+        tile = self.plan.tiles[len(self.plan.tiles) // 2].padded
+        part = Window(tile.row, tile.column, min(tile.rows, 64), min(tile.columns, 64))
+        seen = [self.usable[i] for i in self.plan.spans[0].padded]
+        pixels = self.source.read(part, slice(seen[0], seen[-1] + 1))[[band - seen[0] for band in seen]]
+        unit, _ = self.radiometry.prepare(pixels, seen)
+        return Forecast(
+            outputs={name: str(output.path) for name, (output, _) in self.outputs.items()},
+            bytes_on_disk=sum(meta.nbytes for _, meta in self.outputs.values()),
+            bytes_of_memory=self.posterior.bytes_for(self.plan.largest),
+            tiles=len(self.plan.tiles) * len(self.plan.spans),
+            tile=self.plan.tile,
+            bands=self.plan.depth,
+            seconds=self.posterior.seconds_per_voxel(unit) * self.plan.voxels * len(self.posterior),
+        )
+
+    def _tiles(self, first: int, say: Callable[[str], None]) -> Iterator[tuple[int, int]]:
+        cubes = {name: output.create(meta) for name, (output, meta) in self.outputs.items()}
+        layers = [Layer(MEAN, cubes["mean"])] if self.settings.cube else []
+        layers += [Layer(MAPS[name], cubes[name], cubes[f"{name}_merged"]) for name in self.settings.maps]
+        total = len(self.plan.tiles)
+        yield first, total
+        work = super_resolve(
+            self.source, self.posterior, self.plan, self.radiometry, self.usable, layers, first, say
+        )
+        for count, _ in enumerate(work, start=first + 1):
+            self.journal.note(f"tile {count}")
+            yield count, total
+        for cube in cubes.values():
+            cube.close()
+
+    def _commit(self) -> None:
+        for output, _ in self.outputs.values():
+            output.commit()
+        if beside(self.report_path).exists():
+            rename(beside(self.report_path), self.report_path)
+        if self.settings.quicklook:
+            for output, _ in self.outputs.values():
+                with open_cube(output.path) as cube:
+                    write_beside(output.path.with_suffix(".png"), png(quicklook(cube)), overwrite=True)
+        report = Report.read(self.report_path)
+        assert report is not None
+        self.report = report
+        self.journal.end()
+
+    def _discard(self) -> None:
+        for output, _ in self.outputs.values():
+            output.discard()
+        remove(beside(self.report_path))
+        self.journal.end()
+
+    def _refuse_existing(self) -> None:
+        for output, _ in self.outputs.values():
+            refuse_existing(output.finals, self.settings.overwrite)
+
+    def _outputs(self, path: Path) -> Iterator[tuple[str, tuple[Output, CubeMeta]]]:
+        """Each file to be written by the name of its map, with what it says of itself."""
+        chosen = output_format(path)
+        fine = replace(self.source.meta.upscaled(self.posterior.network.scale), notes=())
+        if self.settings.cube:
+            dtype = np.dtype(self.settings.dtype) if self.settings.dtype else fine.dtype
+            yield "mean", (Output(path, chosen), replace(fine, dtype=dtype))
+        for name in self.settings.maps:
+            for merged in (False, True):
+                full = f"{name}_merged" if merged else name
+                map_path = path.with_name(f"{path.stem}_{full}{path.suffix}")
+                yield full, (Output(map_path, chosen), _map_meta(fine, MAPS[name], merged))
+
+    def _job(self) -> dict[str, Any]:
+        """All that decides the result; a resumed run must have the same."""
+        model, settings = self.posterior.model, self.settings
+        files = [self.source.path, getattr(self.source.array, "path", self.source.path)]
+        bands = None if settings.bands is None else [settings.bands.start, settings.bands.stop]
+        return {
+            "inputs": hashes(files),
+            "model": {"name": model.name, "sha256": model.sha256, "scale": model.scale},
+            "seed": self.posterior.seed,
+            "samples": len(self.posterior),
+            "halo": self.plan.halo,
+            "radiometry": asdict(self.radiometry) | {"floor": str(self.radiometry.floor)},
+            "bands": bands,
+            "dtype": settings.dtype,
+            "outputs": sorted(self.outputs),
+            "versions": versions("pdenet", "torch", "numpy"),
+        }
+
+    def _report(self, job: dict[str, Any], seconds: float) -> Report:
+        meta = self.source.meta
+        return Report(
+            job=job,
+            outputs={name: str(output.path) for name, (output, _) in self.outputs.items()},
+            scene={
+                "bands": meta.bands,
+                "rows": meta.rows,
+                "columns": meta.columns,
+                "unusable_bands": meta.bands - len(self.usable),
+                "nodata_share": self.survey.nodata_share,
+                "tile": self.plan.tile,
+                "bands_at_once": self.plan.depth,
+                "device": str(self.posterior.device),
+            },
+            seconds=seconds,
+            notes=meta.notes,
+        )
+
+
+def output_paths(scenes: Sequence[Path], output: Path, scale: int, *, folder: bool) -> list[Path]:
+    """Where each scene's result goes: to `output` itself, or into it if it is a folder or there are several.
+
+    `folder`: it is one in any case, and results are named after their scene alone.
+    """
+    if not folder and len(scenes) == 1 and output.suffix and not output.is_dir():
+        return [output]
+    try:
+        output.mkdir(exist_ok=True)
+    except OSError as error:
+        raise unwritable(output, error) from error
+    ending = "" if folder else f"_x{scale}"
+    paths = [output / f"{scene.stem}{ending}{_suffix(scene)}" for scene in scenes]
+    for path, scene in zip(paths, scenes, strict=True):
+        if paths.count(path) > 1:
+            raise UsageError(f"Several scenes are called {scene.stem}; sharpen them into different folders.")
+    return paths
+
+
+def _suffix(scene: Path) -> str:
+    """The suffix that the result of a scene has where the user gave none: its own format's."""
+    suffix = scene.suffix.lower()
+    if suffix in envi.FORMAT.suffixes or suffix not in writable_suffixes():
+        return ".tif" if scene.is_dir() else ".hdr"
+    return suffix
+
+
+def _map_meta(fine: CubeMeta, summary: Summary, merged: bool) -> CubeMeta:
+    """What a map says of itself: on the same ground, float32, NaN where there is nothing."""
+    spread = summary.unit == "spread"
+    meta = replace(
+        fine,
+        dtype=np.dtype("<f4"),
+        nodata=float("nan"),
+        offsets=None,  # a spread takes the gain, never the offset
+        gains=fine.gains if spread else None,
+        reflectance_scale=fine.reflectance_scale if spread else None,
+        extra=dict(fine.extra) | {"description": f"{summary.name}: {summary.says}"},
+    )
+    if not merged:
+        return meta
+    lists: dict[str, Any] = dict.fromkeys(CubeMeta.PER_BAND)
+    return replace(meta, bands=1, default_bands=None, **lists | {"band_names": (summary.says,)})

@@ -1,0 +1,39 @@
+"""The log of a run beside its model: a line of JSON for every step and every validation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pdenet_cli.training.loop import Validated
+from pdenet_cli.training.trainer import Stepped
+
+
+class Journal:
+    """A JSONL file that grows as the run does."""
+
+    def __init__(self, path: Path, from_step: int = 0) -> None:
+        """Begin the log, or go on with it after `from_step`: what came later happens again."""
+        kept = [record for record in read_journal(path) if record["step"] <= from_step] if from_step else []
+        path.write_text("".join(json.dumps(record) + "\n" for record in kept))
+        self.file = path.open("a", buffering=1)
+
+    def add(self, event: Stepped | Validated, **more: Any) -> None:
+        kind = "step" if isinstance(event, Stepped) else "validation"
+        self.file.write(json.dumps({"kind": kind} | asdict(event) | more) + "\n")
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    """The records of a log; a last line that was never finished is left out."""
+    records = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            continue
+    return records

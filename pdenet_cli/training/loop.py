@@ -1,0 +1,102 @@
+"""The loop: steps until the budget is spent, and validation now and then."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pdenet_cli.errors import UsageError
+from pdenet_cli.training.trainer import Stepped, Trainer
+from pdenet_cli.training.validation import DRAWS, Part, validate
+
+VALIDATIONS = 20  # in a run, at most
+PATIENCE = 12  # so many times as long as a validation takes is trained before the next
+CLOSING = 3.0  # seconds for the last files of a run that must end on time
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long a run is: so many steps, or so many seconds with all that belongs to it."""
+
+    steps: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.steps is None) == (self.seconds is None):
+            raise UsageError("Give --minutes or --steps, not both.")
+        if (self.steps or self.seconds or 0) <= 0:
+            raise UsageError("--minutes and --steps must be positive.")
+
+    def done(self, step: int, seconds: float, reserve: float) -> float:
+        """The share of the run that is behind, `reserve` seconds being kept for its end."""
+        if self.steps is not None:
+            return min(1.0, step / self.steps)
+        assert self.seconds is not None
+        return min(1.0, seconds / max(self.seconds - reserve, 1e-3))
+
+
+@dataclass(frozen=True)
+class Validated:
+    """How good the network is after so many steps."""
+
+    step: int
+    done: float
+    seconds: float  # of the run so far
+    scores: dict[str, Any]
+    masked: bool  # False in the warm-up, whose networks are not the product of a network with masks
+    took: float
+
+
+class Clock:
+    """Seconds of a run, over all its sittings."""
+
+    def __init__(self, started: float | None = None, before: float = 0.0) -> None:
+        self.started = time.monotonic() if started is None else started
+        self.before = before
+
+    def __call__(self) -> float:
+        return self.before + time.monotonic() - self.started
+
+
+def run(
+    trainer: Trainer,
+    parts: Sequence[Part],
+    budget: Budget,
+    clock: Clock,
+    stop: Callable[[], bool] = lambda: False,
+    took: float = 0.0,
+) -> Iterator[Stepped | Validated]:
+    """Train until the budget is spent or `stop` says so, telling of every step and every validation.
+
+    `took` is what the last validation before a pause took; the end of a run keeps time for one more.
+    Every process of the run walks this loop; only the first validates.
+    """
+    last_end = 0.0
+
+    def validated(done: float) -> Validated:
+        nonlocal took, last_end
+        begun = clock()
+        scores = validate(trainer.product, parts, trainer.draw(DRAWS), trainer.device)
+        last_end = clock()
+        took = last_end - begun
+        return Validated(trainer.step, done, last_end, scores, trainer.masked, took)
+
+    if trainer.step == 0 and trainer.processes.first:
+        yield validated(0.0)
+    while True:
+        done = budget.done(trainer.step, clock(), 1.3 * took + CLOSING)
+        done, stopped = trainer.processes.agree((done, float(stop())), trainer.device)
+        if stopped or done >= 1:
+            break
+        stepped = trainer.advance(done, clock())
+        yield stepped
+        after = budget.done(trainer.step, clock(), 1.3 * took + CLOSING)
+        due = math.floor(after * VALIDATIONS) > math.floor(done * VALIDATIONS) and after < 1
+        rested = budget.steps is not None or clock() - last_end > PATIENCE * took
+        if trainer.processes.first and due and rested:
+            yield validated(after)
+    if trainer.processes.first and not stopped:
+        yield validated(1.0)

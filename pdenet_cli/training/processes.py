@@ -1,0 +1,67 @@
+"""The processes that share a run, as torchrun starts them; one alone is the usual case."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those of the run."""
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def first(self) -> bool:
+        """The one that validates, logs and saves."""
+        return self.rank == 0
+
+    def share(self, batch: int) -> range:
+        """The indices of the global batch that are this process's."""
+        return range(self.rank, batch, self.count)
+
+    def sum(self, tensors: Iterable[Tensor]) -> None:
+        """Replace tensors by their sums over all processes."""
+        if self.count == 1:
+            return
+        tensors = list(tensors)
+        flat = torch.cat([tensor.flatten() for tensor in tensors])
+        dist.all_reduce(flat)
+        for tensor, part in zip(tensors, torch.split(flat, [t.numel() for t in tensors]), strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+    def agree(self, values: tuple[float, ...], device: torch.device) -> tuple[float, ...]:
+        """The values that the first process has."""
+        if self.count == 1:
+            return values
+        told = torch.tensor(values, dtype=torch.float64, device=device)
+        dist.broadcast(told, src=0)
+        return tuple(told.tolist())
+
+
+ALONE = Processes()
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[tuple[Processes, torch.device]]:
+    """This process's place among those that torchrun started, and the device that is its own."""
+    count = int(os.environ.get("WORLD_SIZE", "1"))
+    if count == 1:
+        yield ALONE, device
+        return
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Processes(dist.get_rank(), count), device
+    finally:
+        dist.destroy_process_group()

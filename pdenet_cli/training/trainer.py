@@ -1,0 +1,231 @@
+"""One run of training: the network, its running mean, Adam, and a step forward."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pdenet_cli.degradation import Degradation
+from pdenet_cli.errors import ModelError, TrainingError, UsageError
+from pdenet_cli.models import Model
+from pdenet_cli.networks import NETWORKS, Draw, Network, build_network
+from pdenet_cli.training.data import Patch, Patches
+from pdenet_cli.training.processes import ALONE, Processes
+from pdenet_cli.training.recipe import Moment
+
+PRECISIONS = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """What one step of training was like."""
+
+    step: int  # how many are done now
+    done: float  # share of the run
+    seconds: float  # of the run so far
+    loss: float
+    norm: float  # of the gradient, before clipping
+    lr: float
+    temperature: float | None
+
+
+def new_network(name: str, config: str | None, scale: int, seed: int) -> Network:
+    """A network with fresh weights; `config` is a name of its table, with changes: "small,stages=3,width=24"."""
+    if name not in NETWORKS:
+        raise UsageError(f"--network {name} is unknown; choose one of {', '.join(NETWORKS)}.")
+    configs = NETWORKS[name].configs
+    chosen, *changes = (config or ("small" if "small" in configs else next(iter(configs)))).split(",")
+    if chosen not in configs:
+        raise UsageError(f"--config {chosen} is unknown for {name}; choose one of {', '.join(configs)}.")
+    values = asdict(configs[chosen]) | {"scale": scale}
+    for change in changes:
+        field, _, value = change.partition("=")
+        if field not in values or not value:
+            raise UsageError(f"--config: '{change}' is not FIELD=VALUE with a field of {', '.join(values)}.")
+        values[field] = _plain(value)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build_network(name, values)
+
+
+def started_from(network: Network, model: Model) -> Network:
+    """The network with the weights of `model`; only the chances of masks may be missing there."""
+    try:
+        missing, surplus = network.load_state_dict(model.network.state_dict(), strict=False)
+    except RuntimeError as error:
+        raise ModelError(f"--init {model.name}: its weights have other shapes ({error}).") from error
+    if wrong := [name for name in (*missing, *surplus) if not name.endswith(".chance")]:
+        raise ModelError(f"--init {model.name}: its network is another one ({wrong[0]} does not fit).")
+    return network
+
+
+def name_of(network: Network) -> str:
+    """The network's name in the table."""
+    return next(name for name, kind in NETWORKS.items() if type(network) is kind)
+
+
+def use_threads(count: int | None) -> None:
+    """Let torch use so many cores; None: as many as it likes."""
+    if count is not None:
+        if count < 1:
+            raise UsageError(f"--threads {count}: at least one is needed.")
+        torch.set_num_threads(count)
+
+
+def _plain(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+class Trainer:
+    """A network on its way: `advance` makes a step, `state` and `restore` carry it over a pause."""
+
+    def __init__(
+        self,
+        network: Network,
+        patches: Patches,
+        degradation: Degradation,
+        device: torch.device,
+        precision: str = "float32",
+        processes: Processes = ALONE,
+    ) -> None:
+        self.patches, self.recipe, self.degradation = patches, patches.recipe, degradation
+        self.device, self.processes = device, processes
+        if self.recipe.batch < processes.count:
+            raise UsageError(f"--batch {self.recipe.batch} is too small for {processes.count} processes.")
+        if precision not in PRECISIONS or (precision != "float32" and device.type != "cuda"):
+            raise UsageError(f"--precision {precision} on {device.type}: choose float32, or bf16 or fp16 on cuda.")
+        self.network = network.to(device).train()
+        # The running mean of the weights, which is what is worth keeping.
+        self.product = copy.deepcopy(self.network).requires_grad_(False)
+        self.chances = [p for name, p in network.named_parameters() if name.endswith(".chance")]
+        self.consistent = type(network).degrade is not Network.degrade
+        self.half = PRECISIONS[precision]
+        self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+        self.step = 0
+        self.masked = False
+        self._fresh_adam()
+
+    def draw(self, samples: int) -> Draw | None:
+        """Masks to validate with, the same at every call; None while every mask is 1."""
+        if not self.masked:
+            return None
+        generator = torch.Generator().manual_seed(self.patches.seed)
+        with torch.no_grad():
+            return self.product.draw(generator, samples)
+
+    def chance_facts(self) -> dict[str, float]:
+        """Whether the masks are still random: their mean chance, and how many nearly never or always act."""
+        if not self.chances:
+            return {}
+        chance = torch.cat([p.detach().flatten() for p in self.chances]).clamp(0, 1)
+        shares = {"chance_below_0.1": chance < 0.1, "chance_above_0.9": chance > 0.9}
+        return {"chance": float(chance.mean())} | {name: float(s.float().mean()) for name, s in shares.items()}
+
+    def advance(self, done: float, seconds: float = 0.0) -> Stepped:
+        """One step of a run of which the share `done` is behind; the weights stay as they were if it fails."""
+        now = self.recipe.schedule(done)
+        self._enter(now)
+        loss = self._gradients(now)
+        parameters = [p for p in self.network.parameters() if p.grad is not None]
+        self.processes.sum([p.grad for p in parameters if p.grad is not None] + [loss])
+        self.scaler.unscale_(self.adam)
+        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.recipe.clip))
+        value = float(loss)
+        # fp16 gradients overflow now and then: its scaler leaves such a step out.
+        if not math.isfinite(value) or not (math.isfinite(norm) or self.scaler.is_enabled()):
+            raise TrainingError(f"The loss is not finite at step {self.step + 1} ({value:g}, gradient {norm:g}).")
+        self._update(now)
+        self.step += 1
+        return Stepped(self.step, done, seconds, value, norm, now.rate * self.recipe.lr, now.temperature)
+
+    def _enter(self, now: Moment) -> None:
+        masked = now.temperature is not None and self.network.random
+        if masked and not self.masked and self.recipe.fresh:
+            self._fresh_adam()
+        self.masked = masked
+
+    def _gradients(self, now: Moment) -> Tensor:
+        """Leave the gradients of this process's share of the batch in the parameters; its share of the loss."""
+        self.network.zero_grad()
+        total = torch.zeros((), device=self.device)
+        batch = self.recipe.batch
+        patches = [self.patches(self.step, index) for index in self.processes.share(batch)]
+        for group in self._groups(patches):
+            high = torch.stack([patch.high for patch in group]).to(self.device)
+            low = torch.cat([self.degradation(h[None], p.generator) for h, p in zip(high, group, strict=True)])
+            with torch.autocast(self.device.type, self.half, enabled=self.half is not None):
+                estimate = self.network(low, self._draws(group, now.temperature))
+            loss = (estimate.float() - high).abs().mean()
+            if self.consistent:
+                unexplained = low - self.network.degrade(estimate.float())
+                loss = loss + self.recipe.consistency * unexplained.square().mean()
+            loss = loss * len(group) / batch
+            self.scaler.scale(loss).backward()
+            total += loss.detach()
+        return total
+
+    def _groups(self, patches: list[Patch]) -> Iterator[list[Patch]]:
+        if self.device.type == "cpu":  # one by one: features stay in the cache, masks in the weights
+            yield from ([patch] for patch in patches)
+            return
+        patches = sorted(patches, key=lambda patch: patch.high.shape)
+        yield from (list(group) for _, group in itertools.groupby(patches, key=lambda patch: patch.high.shape))
+
+    def _draws(self, group: list[Patch], temperature: float | None) -> Draw | None:
+        if not self.masked or temperature is None:
+            return None
+        draws = [self.network.draw(patch.generator, 1, temperature) for patch in group]
+        return Draw(torch.cat([draw.masks for draw in draws]))
+
+    def _update(self, now: Moment) -> None:
+        for group in self.adam.param_groups:
+            group["lr"] = now.rate * self.recipe.lr
+        self.scaler.step(self.adam)
+        self.scaler.update()
+        with torch.no_grad():
+            for chance in self.chances:
+                chance.clamp_(*self.recipe.chances)
+            # A young mean forgets its random start sooner.
+            decay = min(self.recipe.average, (1 + self.step) / (10 + self.step))
+            for mean, weight in zip(self.product.parameters(), self.network.parameters(), strict=True):
+                mean.lerp_(weight, 1 - decay)
+
+    def _fresh_adam(self) -> None:
+        self.adam = torch.optim.Adam(self.network.parameters(), lr=self.recipe.lr, betas=self.recipe.betas)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and plain values from which, with the product, `restore` goes on exactly."""
+        tensors = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
+        for name, parameter in self.network.named_parameters():
+            for key, value in self.adam.state.get(parameter, {}).items():
+                tensors[f"adam.{key}.{name}"] = value
+        return tensors, {"step": self.step, "masked": self.masked, "scaler": self.scaler.state_dict()}
+
+    def restore(self, product: Network, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        """Go on from where `state` was taken."""
+        try:
+            own = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
+            self.network.load_state_dict(own)
+            self.product.load_state_dict(product.state_dict())
+            for name, parameter in self.network.named_parameters():
+                keys = [key for key in ("step", "exp_avg", "exp_avg_sq") if f"adam.{key}.{name}" in tensors]
+                if keys:
+                    # Adam counts its steps on the CPU, whatever the device.
+                    kept = {key: tensors[f"adam.{key}.{name}"].clone() for key in keys}
+                    device = parameter.device
+                    self.adam.state[parameter] = {k: t if k == "step" else t.to(device) for k, t in kept.items()}
+            self.step, self.masked = int(values["step"]), bool(values["masked"])
+            self.scaler.load_state_dict(dict(values["scaler"]))
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise ModelError(f"The checkpoint does not fit this run ({' '.join(str(error).split())}).") from error

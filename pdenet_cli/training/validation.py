@@ -1,0 +1,95 @@
+"""How good a network is on parts of the scenes it never saw, beside MATLAB's bicubic on the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pdenet_cli.cube import Window
+from pdenet_cli.degradation import Degradation, bicubic_up
+from pdenet_cli.networks import Draw, Network
+from pdenet_cli.training.data import Scene
+
+# Validation must stay cheap: of a larger part, its middle; of a longer spectrum, two runs of bands.
+LARGEST = 32  # low-resolution pixels on a side
+ALL_BANDS = 32  # up to here a spectrum is taken whole
+RUN = 16
+DRAWS = 4
+
+
+@dataclass(frozen=True)
+class Part:
+    """A held-out piece of a scene: runs of bands at low and high resolution, (runs, bands, rows, columns)."""
+
+    name: str
+    low: Tensor
+    high: Tensor
+    bicubic: dict[str, float]
+
+
+def held_out_parts(
+    scenes: Sequence[Scene], degradation: Degradation, seed: int, bands: int | None = None
+) -> list[Part]:
+    """The validation part of every scene that is large enough to give one."""
+    parts = []
+    for scene in scenes:
+        window = scene.held_out(degradation.scale)
+        if window is None or (bands is not None and len(scene.pixels) < bands):
+            continue
+        window = _middle(window, LARGEST * degradation.scale, degradation.scale)
+        runs = [torch.from_numpy(scene.unit(window, run)[0]) for run in _runs(len(scene.pixels), bands)]
+        high = torch.stack(runs)
+        low = degradation(high, torch.Generator().manual_seed(seed))
+        parts.append(Part(scene.name, low, high, _score(bicubic_up(low, degradation.scale), high)))
+    return parts
+
+
+def _middle(window: Window, largest: int, scale: int) -> Window:
+    rows, columns = min(window.rows, largest), min(window.columns, largest)
+    row, column = ((free // 2) // scale * scale for free in (window.rows - rows, window.columns - columns))
+    return Window(window.row + row, window.column + column, rows, columns)
+
+
+def _runs(bands: int, only: int | None) -> list[slice]:
+    if only is not None or bands <= ALL_BANDS:
+        return [slice(0, only or bands)]
+    starts = (bands // 4 - RUN // 2, 3 * bands // 4 - RUN // 2)
+    return [slice(start, start + RUN) for start in starts]
+
+
+@torch.no_grad()
+def validate(network: Network, parts: Sequence[Part], draw: Draw | None, device: torch.device) -> dict[str, Any]:
+    """Scores of `network` as the mean of the samples of `draw` (None: every mask 1), and of one sample alone."""
+    network.eval()
+    cubes: dict[str, dict[str, float]] = {}
+    for part in parts:
+        means, singles = [], []
+        for low in part.low.to(device).tensor_split(len(part.low)):
+            samples = network(low) if draw is None else network.samples(low, draw)
+            means.append(samples.mean(0).cpu())
+            singles.append(samples[0].cpu())
+        single = _score(torch.stack(singles), part.high)["psnr"]
+        bicubic = {f"bicubic_{name}": value for name, value in part.bicubic.items()}
+        name, again = part.name, 2
+        while name in cubes:
+            name, again = f"{part.name} ({again})", again + 1
+        cubes[name] = _score(torch.stack(means), part.high) | {"single_psnr": single} | bicubic
+    network.train()
+    names = ("psnr", "sam", "single_psnr", "bicubic_psnr", "bicubic_sam")
+    mean = {name: sum(cube[name] for cube in cubes.values()) / len(cubes) for name in names}
+    return mean | {"draws": 0 if draw is None else len(draw), "cubes": cubes}
+
+
+def _score(estimate: Tensor, truth: Tensor) -> dict[str, float]:
+    """Mean PSNR of the bands in dB (range 1) and mean spectral angle in degrees, both clipped to 0..1."""
+    estimate, truth = estimate.double().clamp(0, 1), truth.double().clamp(0, 1)
+    errors = (estimate - truth).square().mean((2, 3)).clamp_min(1e-10)  # (runs, bands)
+    product = (estimate * truth).sum(1)
+    norms = estimate.norm(dim=1) * truth.norm(dim=1)
+    cosine = torch.where(norms > 1e-12, product / norms.clamp_min(1e-12), 1.0)  # no spectrum, no angle
+    angle = torch.acos(cosine.clamp(-1, 1))
+    return {"psnr": float(-10 * errors.log10().mean()), "sam": float(angle.mean().rad2deg())}

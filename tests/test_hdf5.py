@@ -1,0 +1,425 @@
+"""HDF5 and netCDF-4 against h5py and netCDF4, satellite products, and files that lead elsewhere."""
+
+import dataclasses
+import tracemalloc
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pdenet_cli import CubeMeta, Window, create_cube, open_cube
+from pdenet_cli.errors import FormatError, OutputError, UsageError
+from pdenet_cli.formats import hdf5, limits
+from tests.test_mat import full, numbers, shapes, write
+
+SECRET = b"the secret of another file " * 40
+relaxed = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@relaxed
+@given(
+    shape=shapes,
+    dtype=st.sampled_from(["i1", "u1", ">i2", "<u2", "<i4", "<u8", "<f2", ">f4", "<f8"]),
+    interleave=st.sampled_from(["bsq", "bil", "bip"]),
+    seed=st.integers(0, 9),
+)
+def test_h5py_reads_what_we_write(shape, dtype, interleave, seed, tmp_path):
+    pixels = numbers(shape, dtype, seed)
+    write(tmp_path / "a.h5", pixels, interleave=interleave, variable="scene/reflectance")
+    with h5py.File(tmp_path / "a.h5") as file:
+        dataset = file["scene/reflectance"]
+        order = {"bsq": (0, 1, 2), "bil": (1, 0, 2), "bip": (2, 0, 1)}[interleave]
+        np.testing.assert_array_equal(dataset[()].transpose(order), pixels)
+        assert dataset.dtype == np.dtype(dtype)
+        assert sorted(dim[0].name for dim in dataset.dims) == ["/band", "/x", "/y"]
+    with open_cube(tmp_path / "a.h5") as cube:
+        np.testing.assert_array_equal(cube.read(), pixels)
+        assert cube.meta.interleave == interleave
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".nc", ".zarr"])
+def test_every_word_about_a_cube_survives(suffix, tmp_path):
+    meta = write(tmp_path / f"a{suffix}", numbers((4, 5, 6), "<i2"), interleave="bil", **full())
+    with open_cube(tmp_path / f"a{suffix}") as cube:
+        assert dataclasses.replace(cube.meta, notes=()) == meta
+
+
+@pytest.mark.parametrize("nodata", [-9999.0, float("nan"), 1e300, -3.4e38])
+@pytest.mark.parametrize("dtype", ["<f4", "<i2", "<u8"])
+@pytest.mark.parametrize("suffix", [".h5", ".zarr"])
+def test_nodata_survives_even_where_the_type_cannot_hold_it(suffix, dtype, nodata, tmp_path):
+    with np.errstate(over="ignore"):
+        write(tmp_path / f"a{suffix}", numbers((2, 3, 4), dtype), nodata=nodata)
+    found = open_cube(tmp_path / f"a{suffix}").meta.nodata
+    assert found == nodata or (found != found and nodata != nodata)
+
+
+def test_more_attributes_than_64_kilobytes_survive(tmp_path):
+    bands = 12000
+    lists = dict(wavelengths=tuple(range(bands)), band_names=tuple(f"band {b}" for b in range(bands)))
+    meta = write(tmp_path / "a.h5", numbers((bands, 2, 2), "u1"), **lists)
+    with open_cube(tmp_path / "a.h5") as cube:
+        assert cube.meta.wavelengths == meta.wavelengths
+        assert cube.meta.band_names == meta.band_names
+
+
+def test_an_interrupted_output_keeps_its_pixels(tmp_path):
+    pixels, parts = numbers((4, 5, 7), "u1"), (tmp_path / "part",)
+    meta = CubeMeta(*pixels.shape, pixels.dtype, **full())
+    assert hdf5.FORMAT.create is not None
+    hdf5.FORMAT.create(parts, meta).write(meta.window, pixels)
+    before = parts[0].read_bytes()
+    np.testing.assert_array_equal(hdf5.FORMAT.create(parts, meta).read(), pixels)
+    assert parts[0].read_bytes() == before
+    assert list(tmp_path.iterdir()) == [parts[0]]
+
+
+def test_netcdf_tools_read_what_we_write(tmp_path):
+    netcdf4 = pytest.importorskip("netCDF4")
+    pixels = numbers((4, 5, 6), "<i2")
+    write(tmp_path / "a.nc", pixels, **full() | dict(gains=(0.5,) * 4, offsets=(1.0,) * 4))
+    with netcdf4.Dataset(tmp_path / "a.nc") as file:
+        assert {name: len(d) for name, d in file.dimensions.items()} == dict(band=4, y=5, x=6)
+        assert file["wavelength"][:].tolist() == [400.5, 401.5, 402.5, 403.5]
+        np.testing.assert_array_equal(file["hsi"][:], pixels * 0.5 + 1)
+        assert "UTM zone 16N" in file["spatial_ref"].crs_wkt
+
+
+def test_gdal_reads_where_a_netcdf_output_lies(tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    place = dataclasses.replace(full()["georeference"], transform=(5e5, 30.0, 0.0, 4.6e6, 0.0, -30.0))
+    pixels = numbers((4, 5, 6), "<i2")
+    write(tmp_path / "a.nc", pixels, **full() | dict(georeference=place, gains=None, offsets=None))
+    try:
+        with rasterio.open(f"netcdf:{tmp_path / 'a.nc'}:hsi") as found:
+            assert found.crs.to_epsg() == 32616
+            assert found.transform.to_gdal() == place.transform
+            assert found.nodata == -9999
+            np.testing.assert_array_equal(found.read(), pixels)
+    except rasterio.errors.RasterioIOError as error:
+        pytest.skip(f"this GDAL has no netCDF driver: {error}")
+
+
+def test_types_that_netcdf_lacks_are_refused(tmp_path):
+    with pytest.raises(OutputError, match="float16"):
+        write(tmp_path / "a.nc", numbers((2, 3, 4), "f2"))
+
+
+def make(path, **datasets):
+    """An HDF5 file; a dataset may come with attributes and the names of its dimensions."""
+    with h5py.File(path, "w") as file:
+        for name, values in datasets.items():
+            file[name.replace("__", "/")] = values
+    return path
+
+
+def test_the_axis_as_long_as_the_wavelengths_holds_the_bands(tmp_path):
+    pixels = numbers((4, 5, 6))
+    for axes, order in dict(brc=(0, 1, 2), rbc=(1, 0, 2), rcb=(1, 2, 0)).items():
+        path = make(tmp_path / f"{axes}.h5", a__cube=pixels.transpose(order), meta__Wavelength=np.arange(4.0))
+        with open_cube(path) as cube:
+            np.testing.assert_array_equal(cube.read(), pixels)
+            assert cube.meta.wavelengths == (0, 1, 2, 3)
+            assert cube.meta.notes
+
+
+def test_an_axis_that_nothing_tells_is_asked_for(tmp_path):
+    pixels = numbers((4, 5, 6))
+    path = make(tmp_path / "a.h5", cube=pixels)
+    with pytest.raises(FormatError, match=r"cube \(4, 5, 6\) does not say which axis .* --axes"):
+        open_cube(path)
+    np.testing.assert_array_equal(open_cube(path, axes="brc").read(), pixels)
+    with pytest.raises(UsageError, match="expected b, r and c"):
+        open_cube(path, axes="bbr")
+    path = make(tmp_path / "b.h5", cube=numbers((5, 5, 6)), wavelengths=np.arange(5.0))
+    with pytest.raises(FormatError, match="--axes"):
+        open_cube(path)
+    square = open_cube(make(tmp_path / "c.h5", cube=numbers((5, 5, 6))))
+    assert square.meta.shape() == (6, 5, 5)
+    assert "equal" in square.meta.notes[0]
+
+
+def test_dimension_names_attributes_and_coordinates_are_understood(tmp_path):
+    pixels = numbers((5, 6, 4))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.attrs["title"] = "a scene"
+        cube = file.create_dataset("data", data=pixels.transpose(1, 0, 2), compression="gzip", shuffle=True)
+        scales = dict(lon=10 + np.arange(6.0) / 4, lat=50 - np.arange(5.0) / 4, band=np.arange(4.0))
+        for axis, (name, values) in enumerate(scales.items()):
+            file[name] = values
+            file[name].make_scale(name)
+            cube.dims[axis].attach_scale(file[name])
+        for name, units in dict(lon="degrees_east", lat="degrees_north", band="nm").items():
+            file[name].attrs["units"] = units
+        for name, value in dict(scale_factor=0.1, add_offset=2.0, missing_value=[-1], FWHM=[1, 2, 3, 4]).items():
+            cube.attrs[name] = value
+        cube.attrs["bbl"], cube.attrs["station"] = "1, 1, 0, 1", np.bytes_("here")
+    with open_cube(tmp_path / "a.h5") as cube:
+        np.testing.assert_array_equal(cube.read(), pixels.transpose(2, 0, 1))
+        np.testing.assert_array_equal(cube.read(Window(1, 2, 3, 2)), pixels.transpose(2, 0, 1)[:, 1:4, 2:4])
+        meta = cube.meta
+    assert meta.wavelengths == (0, 1, 2, 3)
+    assert meta.wavelength_units == "nm"
+    assert (meta.gains, meta.offsets, meta.nodata) == ((0.1,) * 4, (2.0,) * 4, -1)
+    assert meta.fwhm == (1, 2, 3, 4)
+    assert meta.good_bands == (True, True, False, True)
+    assert meta.georeference.transform == pytest.approx((9.875, 0.25, 0, 50.125, 0, -0.25))
+    assert meta.georeference.crs == "EPSG:4326"
+    assert meta.extra["station"] == "here"
+    assert meta.extra["title"] == "a scene"
+
+
+def test_several_cubes_are_listed(tmp_path):
+    path = make(tmp_path / "a.h5", a__hsi=numbers((4, 5, 6)), b=numbers((4, 5, 3), "f4"), c=numbers((4, 5)))
+    with pytest.raises(
+        FormatError, match=r"2 three-dimensional .*b \(4, 5, 3\) float32.*a/hsi \(4, 5, 6\) uint16"
+    ):
+        open_cube(path)
+    assert open_cube(path, variable="/a/hsi", axes="rcb").meta.variable == "a/hsi"
+    assert open_cube(path, variable="c").read().shape == (1, 4, 5)
+    with pytest.raises(FormatError, match="no dataset 'nothing'"):
+        open_cube(path, variable="nothing")
+
+
+def test_a_soft_link_is_followed_inside_the_file_only(tmp_path):
+    path = make(tmp_path / "a.h5", a__cube=numbers((4, 5, 5)))
+    with h5py.File(path, "r+") as file:
+        file["here"] = h5py.SoftLink("/a/cube")
+        file["loop"] = h5py.SoftLink("/loop")
+        file["a/itself"] = file["a"]
+    np.testing.assert_array_equal(open_cube(path, variable="here").read(), numbers((4, 5, 5)))
+    assert open_cube(path).meta.variable == "a/cube"
+    with pytest.raises(FormatError, match="circles"):
+        open_cube(path, variable="loop")
+
+
+def emit(path, rows=50, columns=40, bands=3):
+    pixels = numbers((rows, columns, bands), "f4")
+    with h5py.File(path, "w") as file:
+        cube = file.create_dataset("reflectance", data=pixels, chunks=(10, 10, 3), compression="gzip")
+        cube.attrs["_FillValue"] = np.array([-9999], "f4")
+        for axis, name in enumerate(("downtrack", "crosstrack", "bands")):
+            file.create_dataset(name, (pixels.shape[axis],), ">f4").make_scale(name)
+            cube.dims[axis].attach_scale(file[name])
+        spectrum = file.create_group("sensor_band_parameters")
+        spectrum["wavelengths"], spectrum["fwhm"] = np.array([400, 500, 600], "f4"), np.array([8, 8, 9], "f4")
+        spectrum["wavelengths"].attrs["units"] = "nm"
+        spectrum["good_wavelengths"] = np.array([1, 0, 1], "u1")
+        row, column = np.mgrid[:rows, :columns]
+        file["location/lat"], file["location/lon"] = 50 - row / 100, 8 + column / 100
+        file["location/lat"][0, 0] = -9999
+        file.attrs["geotransform"], file.attrs["instrument"] = [1.0, 1, 0, 4, 0, -1], "EMIT"
+    return pixels
+
+
+def test_an_emit_scene_knows_its_bands_and_its_place(tmp_path):
+    pixels = emit(tmp_path / "emit.nc")
+    with open_cube(tmp_path / "emit.nc") as cube:
+        np.testing.assert_array_equal(cube.read(), pixels.transpose(2, 0, 1))
+        meta = cube.meta
+    assert meta.wavelengths == (400, 500, 600)
+    assert meta.wavelength_units == "nm"
+    assert meta.fwhm == (8, 8, 9)
+    assert meta.good_bands == (True, False, True)
+    assert meta.nodata == -9999
+    assert len(meta.georeference.points) == 32 * 32 - 1
+    assert meta.georeference.transform is None
+    for point in meta.georeference.points:
+        assert point.x == pytest.approx(8 + (point.column - 0.5) / 100)
+        assert point.y == pytest.approx(50 - (point.row - 0.5) / 100)
+    assert "1023 points" in " ".join(meta.notes)
+    assert "geotransform" not in meta.extra
+
+
+def prisma(path, vnir=(990.0, 700.0, 400.0, 0.0), swir=(2400.0, 0.0, 950.0), centres=True):
+    rows, columns = 6, 5
+    cubes = {}
+    with h5py.File(path, "w") as file:
+        for name, centre in (("VNIR", vnir), ("SWIR", swir)):
+            values = np.random.default_rng(len(centre)).integers(0, 65535, (rows, len(centre), columns), "u2")
+            file[f"HDFEOS/SWATHS/PRS_L2D_HCO/Data Fields/{name}_Cube"] = cubes[name] = values
+            file[f"HDFEOS/SWATHS/PRS_L2D_HCO/Data Fields/{name}_PIXEL_L2_ERR_MATRIX"] = values
+            part = name.title()
+            file.attrs[f"List_Cw_{part}"] = np.array(centre, "f4")
+            file.attrs[f"List_Fwhm_{part}"] = np.array(centre, "f4") / 100
+        for name, value in dict(VnirMin=0.0, VnirMax=0.5, SwirMin=0.1, SwirMax=0.7).items():
+            file.attrs[f"L2Scale{name}"] = np.float32(value)
+        reach = 1 if centres else 0
+        file.attrs["Epsg_Code"] = 32632
+        corners = dict(UL=(5e5, 4.6e6), LR=(5e5 + 30 * (columns - reach), 4.6e6 - 30 * (rows - reach)))
+        for corner, (east, north) in corners.items():
+            file.attrs[f"Product_{corner}corner_easting"] = east
+            file.attrs[f"Product_{corner}corner_northing"] = north
+        file.attrs["Product_StartTime"] = "2020-05-24"
+    return cubes
+
+
+@pytest.mark.parametrize("centres", [True, False])
+def test_a_prisma_scene_joins_its_cubes_by_wavelength(centres, tmp_path):
+    cubes = prisma(tmp_path / "prisma.he5", centres=centres)
+    with open_cube(tmp_path / "prisma.he5") as cube:
+        meta = cube.meta
+        vnir, swir = cubes["VNIR"], cubes["SWIR"]
+        expected = np.stack([vnir[:, 2], vnir[:, 1], swir[:, 2], vnir[:, 0], swir[:, 0]])
+        np.testing.assert_array_equal(cube.read(), expected)
+        np.testing.assert_array_equal(cube.read(Window(1, 2, 3, 2), slice(1, 4)), expected[1:4, 1:4, 2:4])
+        np.testing.assert_array_equal(cube.read(bands=slice(3, None, -2)), expected[3::-2])
+    assert meta.wavelengths == (400, 700, 950, 990, 2400)
+    assert meta.fwhm == pytest.approx((4, 7, 9.5, 9.9, 24))
+    assert meta.offsets == pytest.approx((0, 0, 0.1, 0, 0.1))
+    assert np.array(meta.gains) * 65535 == pytest.approx((0.5, 0.5, 0.6, 0.5, 0.6))
+    shift = 15 if centres else 0
+    assert meta.georeference.transform == pytest.approx((5e5 - shift, 30, 0, 4.6e6 + shift, 0, -30))
+    assert meta.georeference.crs == "EPSG:32632"
+    assert meta.extra["Product_StartTime"] == "2020-05-24"
+
+
+def hostile(path, kind):
+    """A file of the given kind, and which variable to ask for."""
+    secret = path.with_name("secret.bin")
+    secret.write_bytes(SECRET)
+    other = make(path.with_name("other.h5"), cube=np.frombuffer(SECRET[:1000], "u1").reshape(10, 10, 10))
+    huge = (20000, 20000, 20000)
+    with h5py.File(path, "w") as file:
+        if kind == "external storage":
+            file.create_dataset("cube", (10, 10, 10), "u1", external=[(str(secret), 0, 1000)])
+        elif kind == "external wavelengths":
+            file["cube"] = numbers((4, 10, 10))
+            file.create_dataset("wavelength", (4,), "u1", external=[(str(secret), 0, 4)])
+        elif kind == "virtual":
+            layout = h5py.VirtualLayout((10, 10, 10), "u1")
+            layout[:] = h5py.VirtualSource(str(other), "cube", (10, 10, 10))
+            file.create_virtual_dataset("cube", layout)
+        elif kind in ("external link", "external link asked for"):
+            file["cube"] = h5py.ExternalLink(str(other), "/cube")
+        elif kind == "external group asked for":
+            file["group"] = h5py.ExternalLink(str(other), "/")
+        elif kind == "soft link that leads out":
+            file["out"] = h5py.ExternalLink(str(other), "/")
+            file["cube"] = h5py.SoftLink("/out/cube")
+        elif kind == "dangling link":
+            file["cube"] = h5py.SoftLink("/nowhere")
+        elif kind == "eight terabytes never allocated":
+            file.create_dataset("cube", huge, "u1")
+        elif kind == "eight terabytes of chunks never written":
+            file.create_dataset("cube", huge, "u1", chunks=(10, 10, 10), compression="gzip")
+        elif kind == "eight terabytes and one chunk":
+            file.create_dataset("cube", huge, "u1", chunks=(10, 10, 10))[:10, :10, :10] = 1
+        elif kind == "a chunk too large for memory":
+            cube = file.create_dataset(
+                "cube", (1 << 10, 1 << 10, 600), "u1", chunks=(1 << 10, 1 << 10, 600), compression=9
+            )
+            cube.id.write_direct_chunk((0, 0, 0), bytes(1_000_000))
+        elif kind == "compound":
+            file["cube"] = np.zeros((4, 5, 6), [("a", "f4"), ("b", "i2")])
+        elif kind == "variable length":
+            file.create_dataset("cube", (4, 5, 6), h5py.vlen_dtype("u1"))
+        elif kind == "texts":
+            file["cube"] = np.full((4, 5, 6), b"text")
+        elif kind == "references":
+            file.create_dataset("cube", (4, 5, 6), h5py.ref_dtype)
+        elif kind == "complex":
+            file["cube"] = np.zeros((4, 5, 6), "c8")
+        elif kind == "four axes":
+            file["cube"] = numbers((2, 3, 4, 5))
+        elif kind == "no axis is long":
+            file["cube"] = numbers((4, 0, 5))
+        elif kind == "null":
+            file["cube"] = h5py.Empty("f4")
+        elif kind == "a matrix only":
+            file["cube"] = numbers((4, 5))
+        elif kind == "unknown filter":
+            plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            plan.set_chunk((4, 5, 5))
+            plan.set_filter(32999, h5py.h5z.FLAG_OPTIONAL, ())
+            space, number = h5py.h5s.create_simple((4, 5, 5)), h5py.h5t.NATIVE_UINT8
+            h5py.h5d.create(file.id, b"cube", number, space, plan).write_direct_chunk((0, 0, 0), bytes(100))
+        elif kind == "a damaged chunk":
+            cube = file.create_dataset("cube", (4, 10, 10), "u1", chunks=(4, 10, 10), compression="gzip")
+            cube.id.write_direct_chunk((0, 0, 0), b"\x78\x9c" + b"\xaa" * 50)
+    return {"external link asked for": "cube", "external group asked for": "group/cube"}.get(
+        kind, "cube" if "link that" in kind or kind == "dangling link" else None
+    )
+
+
+KINDS = """external storage; external wavelengths; virtual; external link; external link asked for;
+external group asked for; soft link that leads out; dangling link; eight terabytes never allocated;
+eight terabytes of chunks never written; eight terabytes and one chunk; a chunk too large for memory; compound;
+variable length; texts; references; complex; four axes; no axis is long; null; a matrix only; unknown filter;
+a damaged chunk; nothing""".replace("\n", " ").split("; ")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_hostile_file_ends_in_one_line_and_shows_no_other_file(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "free_memory", lambda: 2_000_000_000)
+    path = tmp_path / "a.h5"
+    variable = hostile(path, kind)
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError) as error:
+            open_cube(path, variable=variable, axes="brc").read()
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
+    assert "\n" not in str(error.value)
+    assert "a.h5" in str(error.value)
+    assert "secret of" not in str(error.value)
+
+
+def test_a_file_cut_anywhere_never_ends_in_a_traceback(tmp_path):
+    write(tmp_path / "a.h5", numbers((4, 5, 6)), **full())
+    whole = (tmp_path / "a.h5").read_bytes()
+    for length in [*range(1, 64, 3), *range(64, len(whole), 499)]:
+        (tmp_path / "b.h5").write_bytes(whole[:length])
+        with pytest.raises(FormatError) as error:
+            open_cube(tmp_path / "b.h5").read()
+        assert "\n" not in str(error.value)
+
+
+def test_a_prisma_product_without_its_lists_is_named(tmp_path):
+    prisma(tmp_path / "a.he5")
+    with h5py.File(tmp_path / "a.he5", "r+") as file:
+        del file.attrs["List_Cw_Swir"]
+    with pytest.raises(FormatError, match="List_Cw_Swir is missing"):
+        open_cube(tmp_path / "a.he5")
+
+
+@pytest.mark.parametrize("version", [1, 2, 5])
+def test_netcdf_3_is_refused_by_name(version, tmp_path):
+    (tmp_path / "a.nc").write_bytes(b"CDF" + bytes([version]) + bytes(100))
+    with pytest.raises(FormatError, match="netCDF-3 is not read"):
+        open_cube(tmp_path / "a.nc")
+
+
+def test_a_window_of_a_chunked_file_takes_little_memory(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        cube = file.create_dataset("cube", (100, 1000, 1000), "u2", chunks=(10, 50, 50), compression="gzip")
+        cube[:10, :50, :50] = 7
+    tracemalloc.start()
+    try:
+        with open_cube(tmp_path / "a.h5") as cube:
+            assert (cube.read(Window(10, 10, 20, 20), slice(0, 10)) == 7).all()
+        assert tracemalloc.get_traced_memory()[1] < 5e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_real_netcdf_files_open_or_say_why_not(data):
+    folder = data / "trial/envi_and_netcdf"
+    for name in ("fake_EMIT_L2A.nc", "fake_EMIT_L2A_with_good_wavelengths.nc"):
+        with open_cube(folder / name) as cube:
+            assert cube.meta.variable == "reflectance"
+            assert cube.meta.nodata == -9999
+            assert len(cube.meta.georeference.points) == 4
+            assert cube.read()[0].ravel().tolist() == [10, 20, 30, 40]
+    with pytest.raises(FormatError, match=r"no three-dimensional variable of numbers\. It has some_var \(2, 2\)"):
+        open_cube(folder / "fake_EMIT_L2B_MIN.nc")
+
+
+def test_an_interrupted_write_leaves_no_file(tmp_path):
+    meta = CubeMeta(3, 4, 5, np.dtype("u1"))
+    with pytest.raises(ZeroDivisionError), create_cube(tmp_path / "a.h5", meta):
+        raise ZeroDivisionError
+    assert not list(tmp_path.iterdir())

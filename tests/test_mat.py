@@ -1,0 +1,362 @@
+"""MATLAB files against SciPy and h5py, and against files that lie."""
+
+import dataclasses
+import struct
+import tracemalloc
+import zlib
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pdenet_cli import CubeMeta, Window, create_cube, open_cube
+from pdenet_cli.errors import FormatError, OutputError, ResourceError
+from pdenet_cli.formats import limits, mat
+from pdenet_cli.georeference import Georeference, GroundPoint
+
+DTYPES = ["i1", "u1", "<i2", ">u2", "<i4", "<u4", "<i8", "<u8", "<f4", ">f4", "<f8", ">f8"]
+shapes = st.tuples(st.integers(1, 6), st.integers(1, 9), st.integers(1, 9))
+relaxed = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def numbers(shape, dtype="<u2", seed=0):
+    return np.random.default_rng(seed).integers(0, 120, shape).astype(dtype)
+
+
+def write(path, pixels, **fields):
+    meta = CubeMeta(*pixels.shape, pixels.dtype, **fields)
+    with create_cube(path, meta, overwrite=True) as cube:
+        cube.write(meta.window, pixels)
+    return meta
+
+
+@relaxed
+@given(shape=shapes, dtype=st.sampled_from(DTYPES), seed=st.integers(0, 9))
+def test_scipy_reads_what_we_write(shape, dtype, seed, tmp_path):
+    pixels = numbers(shape, dtype, seed)
+    write(tmp_path / "a.mat", pixels, variable="hsi", wavelengths=tuple(range(shape[0])), nodata=-1.0)
+    found = scipy.io.loadmat(tmp_path / "a.mat")
+    np.testing.assert_array_equal(found["hsi"].transpose(2, 0, 1), pixels)
+    assert found["hsi"].dtype.newbyteorder("=") == pixels.dtype.newbyteorder("=")
+    assert found["wavelength"].ravel().tolist() == list(range(shape[0]))
+    assert found["nodata"].item() == -1
+
+
+@relaxed
+@given(shape=shapes, dtype=st.sampled_from(DTYPES), packed=st.booleans(), seed=st.integers(0, 9))
+def test_what_scipy_writes_is_read_whole_and_by_windows(shape, dtype, packed, seed, tmp_path):
+    pixels = numbers(shape, np.dtype(dtype).newbyteorder("="), seed)
+    other = dict(lat=51.5, note="a text", mask=np.ones((3, 4), bool))
+    scipy.io.savemat(tmp_path / "a.mat", {**other, "x": pixels.transpose(1, 2, 0)}, do_compression=packed)
+    # MATLAB has no third axis of length one, and SciPy keeps it: both ways must open.
+    cube = open_cube(tmp_path / "a.mat", variable="x")
+    np.testing.assert_array_equal(cube.read(), pixels)
+    window = Window(shape[1] // 2, shape[2] // 3, 1, 1)
+    np.testing.assert_array_equal(cube.read(window), pixels[(slice(None), *window.slices)])
+    assert cube.meta.extra["note"] == "a text"
+
+
+def full(bands=4):
+    place = Georeference(
+        transform=(5e5, 30.0, 1.0, 4.6e6, 2.0, -30.0),
+        crs="EPSG:32616",
+        pixel_is_point=True,
+        anchor=(1.0, 2.0),
+        points=(GroundPoint(0.5, 1.5, 10.0, 20.0, 3.0), GroundPoint(2, 3, 4, 5)),
+        rpc={"LINE_OFF": "1", "SAMP_OFF": "2"},
+        native={"map info": ("UTM", ("16", "North")), "geo keys": {34735: (1, 2, 3)}},
+    )
+    return dict(
+        wavelengths=tuple(400.5 + b for b in range(bands)),
+        wavelength_units="Nanometers",
+        fwhm=(9.5,) * bands,
+        good_bands=(True, False) * (bands // 2),
+        band_names=tuple(f"bänd {b}, „{'x' * b}“" for b in range(bands)),
+        default_bands=(2, 1, 0),
+        nodata=-9999.0,
+        reflectance_scale=1e4,
+        gains=tuple(1.0 + b for b in range(bands)),
+        offsets=(0.5,) * bands,
+        variable="hsi",
+        extra={"sensor type": "Made up", "a": 1, "b": [1, 2.5], "c": ["x", "y"], "naïve": "ü"},
+        georeference=place,
+    )
+
+
+@pytest.mark.parametrize("version", ["v5", "v7.3"])
+def test_every_word_about_a_cube_survives(version, tmp_path, monkeypatch):
+    if version == "v7.3":
+        monkeypatch.setattr(mat, "LARGEST_V5", 0)
+    meta = write(tmp_path / "a.mat", numbers((4, 5, 6), "<i2"), **full())
+    found = open_cube(tmp_path / "a.mat").meta
+    assert dataclasses.replace(found, notes=()) == meta
+
+
+def test_version_7_3_is_what_matlab_writes(tmp_path, monkeypatch):
+    monkeypatch.setattr(mat, "LARGEST_V5", 0)
+    pixels = numbers((4, 5, 6), "<f4")
+    write(tmp_path / "a.mat", pixels, variable="hsi", wavelengths=(1.0, 2.0, 3.0, 4.0), wavelength_units="µm")
+    head = (tmp_path / "a.mat").read_bytes()[:128]
+    assert head.startswith(b"MATLAB 7.3 MAT-file")
+    assert head[124:] == b"\x00\x02IM"
+    with h5py.File(tmp_path / "a.mat") as file:
+        np.testing.assert_array_equal(file["hsi"][()].transpose(0, 2, 1), pixels)
+        assert file["hsi"].attrs["MATLAB_class"] == b"single"
+        assert file["wavelength"].shape == (4, 1)
+        assert file["wavelength_units"].attrs["MATLAB_class"] == b"char"
+    cube = open_cube(tmp_path / "a.mat")
+    np.testing.assert_array_equal(cube.read(Window(1, 2, 3, 4)), pixels[:, 1:4, 2:6])
+    with pytest.raises(NotImplementedError):
+        scipy.io.loadmat(tmp_path / "a.mat")
+
+
+@pytest.mark.parametrize("largest", [0, 1 << 30])
+def test_an_interrupted_output_keeps_its_pixels(largest, tmp_path, monkeypatch):
+    monkeypatch.setattr(mat, "LARGEST_V5", largest)
+    pixels, parts = numbers((4, 5, 7), "u1"), (tmp_path / "part",)
+    meta = CubeMeta(*pixels.shape, pixels.dtype, **full())
+    assert mat.FORMAT.create is not None
+    mat.FORMAT.create(parts, meta).write(meta.window, pixels)
+    before = parts[0].read_bytes()
+    np.testing.assert_array_equal(mat.FORMAT.create(parts, meta).read(), pixels)
+    assert parts[0].read_bytes() == before
+
+
+def test_a_struct_is_looked_into(tmp_path):
+    pixels = numbers((3, 5, 6))
+    hsi = dict(Data=pixels.transpose(1, 2, 0), info=dict(wavelength=[400, 500, 600], fwhm=[9, 8, 7]))
+    for packed in (True, False):
+        scipy.io.savemat(tmp_path / "a.mat", {"hsi": hsi}, do_compression=packed)
+        for variable in (None, "hsi.Data"):
+            cube = open_cube(tmp_path / "a.mat", variable=variable)
+            np.testing.assert_array_equal(cube.read(), pixels)
+            assert cube.meta.variable == "hsi.Data"
+            assert cube.meta.wavelengths == (400, 500, 600)
+            assert cube.meta.fwhm == (9, 8, 7)
+
+
+def test_a_struct_of_version_7_3_is_looked_into(tmp_path):
+    pixels = numbers((3, 5, 6))
+    with h5py.File(tmp_path / "a.mat", "w", userblock_size=512) as file:
+        file["hsi/Data"] = pixels.transpose(0, 2, 1)
+        file["hsi/wl"] = np.array([[400.0], [500.0], [600.0]])
+        file["#refs#/a"] = np.zeros((2, 3, 4))
+    with (tmp_path / "a.mat").open("r+b") as file:
+        file.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+    cube = open_cube(tmp_path / "a.mat")
+    np.testing.assert_array_equal(cube.read(), pixels)
+    assert cube.meta.variable == "hsi.Data"
+    assert cube.meta.wavelengths == (400, 500, 600)
+
+
+def test_several_cubes_are_listed_and_one_is_chosen_by_name(tmp_path):
+    cubes = dict(hsi=numbers((40, 50, 12)), cal=numbers((40, 50, 3), "f8"))
+    scipy.io.savemat(tmp_path / "cube.mat", cubes)
+    with pytest.raises(FormatError) as error:
+        open_cube(tmp_path / "cube.mat")
+    says = (
+        "2 three-dimensional variables: hsi (40, 50, 12) uint16, cal (40, 50, 3) float64. Choose one with --var."
+    )
+    assert str(error.value) == f"{tmp_path / 'cube.mat'}: {says}"
+    assert open_cube(tmp_path / "cube.mat", variable="cal").meta.shape() == (3, 40, 50)
+    with pytest.raises(FormatError, match=r"no variable 'hs'\. It has hsi"):
+        open_cube(tmp_path / "cube.mat", variable="hs")
+
+
+def test_wavelengths_decide_which_variable_and_which_axis(tmp_path):
+    contents = dict(I=numbers((12, 40, 50)), rgb=numbers((40, 50, 3)), wl=np.arange(12.0), bbl=[1] * 11 + [0])
+    scipy.io.savemat(tmp_path / "a.mat", contents)
+    cube = open_cube(tmp_path / "a.mat")
+    assert cube.meta.shape() == (12, 40, 50)
+    np.testing.assert_array_equal(cube.read(), contents["I"])
+    assert cube.meta.good_bands == (True,) * 11 + (False,)
+    assert "rgb" in " ".join(cube.meta.notes)
+    assert "bands x rows x columns" in " ".join(cube.meta.notes)
+
+
+def test_axes_follow_matlabs_custom_unless_told_otherwise(tmp_path):
+    pixels = numbers((4, 5, 6))
+    scipy.io.savemat(tmp_path / "a.mat", dict(x=pixels))
+    cube = open_cube(tmp_path / "a.mat")
+    assert cube.meta.shape() == (6, 4, 5)
+    assert "rows x columns x bands" in " ".join(cube.meta.notes)
+    np.testing.assert_array_equal(open_cube(tmp_path / "a.mat", axes="brc").read(), pixels)
+    np.testing.assert_array_equal(open_cube(tmp_path / "a.mat", axes="crb").read(), pixels.transpose(2, 1, 0))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("version", ["v5", "v5 packed", "v7.3"])
+def test_a_matrix_of_spectra_is_folded_by_its_rows_and_columns(version, turned, tmp_path):
+    pixels = numbers((4, 5, 6))
+    matrix = pixels.transpose(0, 2, 1).reshape(4, 30)  # pixels run down the columns
+    matrix = matrix.T if turned else matrix
+    if version == "v7.3":
+        with h5py.File(tmp_path / "a.mat", "w", userblock_size=512) as file:
+            file["Y"], file["nRow"], file["nCol"] = matrix.T, [[5.0]], [[6.0]]
+        with (tmp_path / "a.mat").open("r+b") as file:
+            file.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+    else:
+        contents = dict(Y=matrix, nRow=5, nCol=6, nBand=4)
+        scipy.io.savemat(tmp_path / "a.mat", contents, do_compression="packed" in version)
+    cube = open_cube(tmp_path / "a.mat")
+    np.testing.assert_array_equal(cube.read(), pixels)
+    np.testing.assert_array_equal(cube.read(Window(1, 2, 3, 2), slice(1, 3)), pixels[1:3, 1:4, 2:4])
+    assert "5 rows x 6 columns" in " ".join(cube.meta.notes)
+    assert not {"nRow", "nCol", "nBand"} & set(cube.meta.extra)
+
+
+def test_a_matrix_asked_for_is_one_band(tmp_path):
+    scipy.io.savemat(tmp_path / "a.mat", dict(x=numbers((4, 5, 6)), map=numbers((4, 5))))
+    np.testing.assert_array_equal(open_cube(tmp_path / "a.mat", variable="map").read()[0], numbers((4, 5)))
+
+
+def test_types_that_matlab_lacks_are_refused(tmp_path):
+    with pytest.raises(OutputError, match="float16"):
+        write(tmp_path / "a.mat", numbers((2, 3, 4), "f2"))
+
+
+def element(kind, content, count=None):
+    count = len(content) if count is None else count
+    return struct.pack("<II", kind, count) + content + bytes(-len(content) % 8)
+
+
+def matrix(name=b"x", kind=9, dims=(4, 5, 6), data=None, count=None, flags=0, stored=2):
+    inner = element(6, struct.pack("<II", kind | flags, 0)) + element(5, np.array(dims, "<i4").tobytes())
+    inner += element(1, name) + element(stored, bytes(120) if data is None else data, count)
+    return element(14, inner)
+
+
+def packed(content):
+    squeezed = zlib.compress(content)
+    return struct.pack("<II", 15, len(squeezed)) + squeezed
+
+
+HEADER = b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM"
+EIGHT_TERABYTES = (20000, 20000, 20000)
+STRUCT = element(6, struct.pack("<II", 2, 0))
+
+HOSTILE = {
+    "only a header": HEADER,
+    "no variable is a cube": HEADER + matrix(dims=(120, 1)),
+    "text only": HEADER + matrix(kind=4, dims=(4, 5, 6)),
+    "complex numbers": HEADER + matrix(flags=0x800),
+    "cut in a tag": (HEADER + matrix())[:-200],
+    "cut in the numbers": (HEADER + matrix())[:-9],
+    "cut in the header": HEADER[:-2],
+    "eight terabytes in a kilobyte": HEADER + matrix(dims=EIGHT_TERABYTES),
+    "eight terabytes, packed": HEADER + packed(matrix(dims=EIGHT_TERABYTES)),
+    "more numbers than the size says": HEADER + matrix(dims=(4, 5, 5)),
+    "numbers that run past their element": HEADER + matrix(dims=(4, 5, 600), count=12000),
+    "a negative size": HEADER + matrix(dims=(4, -5, 6)),
+    "an empty cube": HEADER + matrix(dims=(4, 0, 6), data=b""),
+    "four gigabytes claimed in a packed variable": HEADER
+    + packed(struct.pack("<II", 14, 0xFFFFFFF8) + matrix()[8:]),
+    "a packed variable that ends early": HEADER + packed(matrix(dims=(4, 5, 600), count=12000)),
+    "damaged packing": HEADER + struct.pack("<II", 15, 80) + b"\x78\x9c" + b"\xaa" * 78,
+    "a name of four gigabytes": HEADER
+    + element(14, element(6, struct.pack("<II", 9, 0)) + struct.pack("<II", 5, 0xFFFFFFF0) + bytes(64)),
+    "a struct of a billion fields": HEADER
+    + element(
+        14, STRUCT + element(5, np.array([1 << 15, 1 << 15], "<i4").tobytes()) + element(1, b"s") + bytes(64)
+    ),
+    "a struct whose field runs out of it": HEADER
+    + element(
+        14,
+        STRUCT
+        + element(5, np.array([1, 1], "<i4").tobytes())
+        + element(1, b"s")
+        + element(5, struct.pack("<i", 8))
+        + element(1, b"field\0\0\0")
+        + struct.pack("<II", 14, 1 << 30),
+    ),
+    "a struct in a struct in a struct without end": HEADER + b"\x0e\0\0\0\x40\0\0\0" * 8,
+    "an unknown type of numbers": HEADER + matrix(stored=99),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_damaged_or_lying_file_ends_in_one_line(name, tmp_path):
+    (tmp_path / "a.mat").write_bytes(HOSTILE[name])
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError) as error:
+            open_cube(tmp_path / "a.mat").read()
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
+    assert "\n" not in str(error.value)
+    assert "a.mat" in str(error.value)
+
+
+@pytest.mark.parametrize("packing", [True, False])
+def test_a_file_cut_anywhere_never_ends_in_a_traceback(packing, tmp_path):
+    contents = dict(wl=np.arange(6.0), s=dict(x=numbers((4, 5, 6))))
+    scipy.io.savemat(tmp_path / "a.mat", contents, do_compression=packing)
+    whole = (tmp_path / "a.mat").read_bytes()
+    for length in range(1, len(whole) - 8, 7):
+        (tmp_path / "b.mat").write_bytes(whole[:length])
+        with pytest.raises(FormatError):
+            open_cube(tmp_path / "b.mat").read()
+
+
+@relaxed
+@given(place=st.integers(128, 700), value=st.integers(0, 255))
+def test_a_changed_byte_gives_numbers_or_one_line(place, value, tmp_path):
+    whole = bytearray(
+        HEADER + matrix(name=b"wl", dims=(1, 6), kind=6, stored=9, data=bytes(48)) + matrix() + matrix()
+    )
+    whole[min(place, len(whole) - 1)] = value
+    (tmp_path / "a.mat").write_bytes(whole)
+    try:
+        assert open_cube(tmp_path / "a.mat", variable="x").read().size > 0
+    except FormatError as error:
+        assert "\n" not in str(error)
+
+
+def test_a_bomb_that_does_not_fit_into_memory_is_refused_before_it_is_inflated(tmp_path, monkeypatch):
+    (tmp_path / "a.mat").write_bytes(HEADER + packed(matrix(dims=(400, 500, 600), data=bytes(120_000_000))))
+    assert (tmp_path / "a.mat").stat().st_size < 200_000
+    assert open_cube(tmp_path / "a.mat").read(Window(0, 0, 1, 1)).sum() == 0
+    monkeypatch.setattr(limits, "free_memory", lambda: 200_000_000)
+    with pytest.raises(ResourceError, match=r"120,000,000 bytes with 200,000,000 free"):
+        open_cube(tmp_path / "a.mat")
+
+
+def test_version_4_and_renamed_text_are_named(tmp_path):
+    scipy.io.savemat(tmp_path / "old.mat", dict(x=numbers((4, 5))), format="4")
+    with pytest.raises(FormatError, match="MAT v4"):
+        open_cube(tmp_path / "old.mat")
+    (tmp_path / "text.mat").write_text("hello " * 100)
+    with pytest.raises(FormatError, match="not a cube"):
+        open_cube(tmp_path / "text.mat")
+
+
+def test_real_files_open_or_say_why_not(data):
+    files = sorted(data.rglob("*.mat"))
+    assert files
+    for path in files:
+        if path.name == "muffle_dataset_130_90.mat":
+            with pytest.raises(FormatError, match=r"3 three-dimensional variables: .*Choose one with --var"):
+                open_cube(path)
+            assert open_cube(path, variable="Y").meta.shape() == (64, 90, 90)
+            continue
+        with open_cube(path) as cube:
+            found = cube.read(Window(3, 4, 5, 6))
+            assert found.shape == (cube.meta.bands, 5, 6)
+            if not h5py.is_hdf5(path):
+                theirs = scipy.io.loadmat(path)[cube.meta.variable]
+                if theirs.ndim == 2:
+                    theirs = theirs.T.reshape(cube.meta.columns, cube.meta.rows, -1).transpose(1, 0, 2)
+                np.testing.assert_array_equal(found, theirs[3:8, 4:10].transpose(2, 0, 1))
+
+
+def test_real_wavelengths_and_bad_bands_are_found(data):
+    meta = open_cube(data / "trial/salton_sea/salton_sea_roi.mat").meta
+    assert meta.variable == "I"
+    assert meta.good_bands.count(False) == 20
+    assert 365 < meta.wavelengths_nm[0] < 367
+    for path in (data / "trial/wavelengths").glob("*.mat"):
+        assert 360 < open_cube(path).meta.wavelengths_nm[0] < 370

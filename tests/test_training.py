@@ -1,0 +1,409 @@
+"""Training: what it sees, what it never sees, and that a broken run ends as an unbroken one."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from skimage.metrics import peak_signal_noise_ratio
+
+from pdenet_cli import CubeMeta, Window, create_cube, open_cube
+from pdenet_cli.degradation import Degradation
+from pdenet_cli.errors import FormatError, ModelError, OutputError, TrainingError, UsageError
+from pdenet_cli.models import load_model, read_tensors
+from pdenet_cli.networks import Network
+from pdenet_cli.tools import train as tool
+from pdenet_cli.tools.train import Note, Plan, find_cubes, train
+from pdenet_cli.training.data import Patches, Scene, place
+from pdenet_cli.training.journal import read_journal
+from pdenet_cli.training.loop import Validated
+from pdenet_cli.training.processes import Processes
+from pdenet_cli.training.recipe import RECIPES, SHARP
+from pdenet_cli.training.trainer import new_network
+from pdenet_cli.training.validation import held_out_parts, validate
+
+
+def write(path, pixels, **meta):
+    with create_cube(path, CubeMeta(*pixels.shape, pixels.dtype, **meta)) as cube:
+        cube.write(cube.meta.window, pixels)
+    return path
+
+
+def picture(bands, rows, columns, seed=0):
+    """Something a network can learn: overlapping rectangles with smooth spectra."""
+    rng = np.random.default_rng(seed)
+    image = np.zeros((bands, rows, columns))
+    for _ in range(30):
+        row, column = rng.integers(rows), rng.integers(columns)
+        spectrum = 0.5 + 0.4 * np.sin(np.linspace(0, rng.uniform(1, 6), bands) + rng.uniform(0, 6))
+        part = np.s_[:, row : row + rng.integers(4, 20), column : column + rng.integers(4, 20)]
+        image[part] = spectrum[:, None, None]
+    return (10000 * image).astype("<u2")
+
+
+@pytest.fixture(scope="module")
+def cubes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cubes")
+    (folder / "deeper").mkdir()
+    write(folder / "a.hdr", picture(12, 64, 72))
+    write(folder / "deeper" / "b.hdr", picture(40, 50, 48, seed=1))
+    write(folder / "small.hdr", picture(3, 17, 20, seed=2))
+    (folder / "notes.txt").write_text("not a cube")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scenes(cubes):
+    return [Scene.read(cube) for cube in find_cubes(Plan((cubes,), Degradation(4)), lambda event: None)]
+
+
+def plan(cubes, **changes):
+    small = dict(batch=2, patch=32, bands=6)
+    defaults = dict(network="pdenet", config="tiny", changes=small, steps=6, threads=1)
+    return Plan((cubes,), Degradation(changes.pop("scale", 4)), **defaults | changes)
+
+
+def weights(path):
+    return {name: tensor.numpy().tobytes() for name, tensor in read_tensors(path).items()}
+
+
+# What training sees
+
+
+@given(st.integers(8, 40), st.integers(8, 40), st.integers(1, 20), st.booleans(), st.integers(0, 2**32))
+def test_patches_stay_inside_the_scene_and_out_of_the_held_out_part(rows, columns, side, whole, seed):
+    corner = (rows, columns) if whole else (-(-rows // 2), -(-columns // 2))
+    side = min(side, max(min(corner[0], columns), min(rows, corner[1])))
+    window = place(np.random.default_rng(seed), (rows, columns), corner, side)
+    assert window.row >= 0
+    assert window.column >= 0
+    assert window.bottom <= rows
+    assert window.right <= columns
+    assert window.bottom <= corner[0] or window.right <= corner[1]
+
+
+def test_every_allowed_place_is_found():
+    places = {place(np.random.default_rng(seed), (6, 6), (3, 3), 3) for seed in range(500)}
+    assert {(w.row, w.column) for w in places} == {(0, c) for c in range(4)} | {(r, 0) for r in range(4)}
+
+
+def test_a_patch_depends_on_seed_step_and_index_only(scenes):
+    recipe = RECIPES["fast"](4)
+    here, there = (Patches(scenes, recipe, 4, seed=3) for _ in range(2))
+    for index in range(9):
+        here(1, index)
+    assert torch.equal(here(7, 2).high, there(7, 2).high)
+    assert here(7, 2).generator.initial_seed() == there(7, 2).generator.initial_seed()
+    others = [there(7, 3), there(8, 2), Patches(scenes, recipe, 4, seed=4)(7, 2)]
+    assert all(
+        not torch.equal(here(7, 2).high, other.high)
+        for other in others
+        if other.high.shape == here(7, 2).high.shape
+    )
+
+
+def test_held_out_pixels_never_reach_a_patch(tmp_path):
+    pixels = np.zeros((4, 64, 64), "<u2")
+    pixels[:, 32:, 32:] = 1000
+    scene = Scene.read(open_cube(write(tmp_path / "a.hdr", pixels)), (0, 1000))
+    assert scene.held_out(4) == Window(32, 32, 32, 32)
+    patches = Patches([scene], RECIPES["fast"](4), 4, seed=0)
+    assert max(float(patches(step, 0).high.max()) for step in range(200)) == 0
+
+
+@pytest.mark.parametrize("dtype", ["<i2", "<f4", "<f8"])
+def test_bad_bands_are_dropped_and_holes_filled(tmp_path, dtype):
+    pixels = picture(6, 40, 40).astype(dtype)
+    pixels[:, :4] = -999
+    pixels[3] = -999
+    good = (True, True, False, True, True, True)
+    path = write(tmp_path / "a.hdr", pixels, nodata=-999.0, good_bands=good)
+    scene = Scene.read(open_cube(path), (0, 10000))
+    assert scene.facts["bands_used"] == len(scene.pixels) == 4
+    assert scene.pixels.dtype == ("<i2" if dtype == "<i2" else "<f4")
+    unit, there = scene.unit(Window(0, 0, 8, 8), slice(0, 4))
+    assert there == 0.5
+    np.testing.assert_allclose(unit[:, 4:], pixels[[0, 1, 4, 5], 4:8, :8] / 10000, atol=1e-6)
+    np.testing.assert_allclose(unit[2, 0], pixels[4, 4:].mean() / 10000, rtol=1e-5)
+
+
+def test_folders_are_searched_and_each_cube_found_once(cubes, tmp_path):
+    told = []
+    paths = (cubes, cubes / "a.hdr", cubes / "a.img")
+    found = [cube.path.name for cube in find_cubes(Plan(paths, Degradation(4)), told.append)]
+    assert found == ["a.hdr", "b.hdr", "small.hdr"]
+    assert [type(event) for event in told] == [Note]
+    assert "notes.txt" in told[0].text
+    with pytest.raises(FormatError, match="not a cube"):
+        list(find_cubes(Plan((cubes / "notes.txt",), Degradation(4)), told.append))
+    with pytest.raises(FormatError, match="no cube in this folder"):
+        list(find_cubes(Plan((tmp_path,), Degradation(4)), told.append))
+
+
+# How it goes
+
+
+def test_the_papers_schedule():
+    schedule = RECIPES["paper"](4).schedule
+    at = {epoch: schedule((epoch + 0.5) / 150) for epoch in (0, 24, 25, 49, 50, 60, 80, 81, 149)}
+    assert [at[e].rate for e in (0, 24, 25, 49, 50, 149)] == [1, 1, 0.5, 0.5, 1, 0.125]
+    assert at[49].temperature is None
+    assert [at[e].temperature for e in (50, 60, 80, 81)] == [1, 1 - 10 / 35, 1 - 30 / 35, SHARP]
+
+
+def test_the_fast_schedule_ends_cold_and_sharp():
+    schedule = RECIPES["fast"](4).schedule
+    moments = [schedule(done / 100) for done in range(101)]
+    assert moments[0].temperature is None
+    assert moments[-1].rate < 0.01
+    assert moments[-1].temperature == pytest.approx(SHARP)
+    temperatures = [m.temperature for m in moments if m.temperature is not None]
+    assert temperatures == sorted(temperatures, reverse=True)
+
+
+def test_scores_are_those_of_an_independent_formula(scenes):
+    parts = held_out_parts(scenes, Degradation(4), seed=0)
+    assert [part.name for part in parts] == ["a", "b"]
+    assert parts[1].high.shape == (2, 16, 24, 24)
+
+    class Half(Network):
+        def forward(self, low, draw=None):
+            return torch.full((len(low), low.shape[1], 4 * low.shape[2], 4 * low.shape[3]), 0.5)
+
+    scores = validate(
+        Half(RECIPES and new_network("template", "tiny", 4, 0).config), parts, None, torch.device("cpu")
+    )
+    truth = parts[0].high[0].numpy().astype(float).clip(0, 1)
+    expected = np.mean([peak_signal_noise_ratio(band, np.full_like(band, 0.5), data_range=1) for band in truth])
+    assert scores["cubes"]["a"]["psnr"] == pytest.approx(expected, abs=1e-4)
+    norms = np.linalg.norm(truth, axis=0)
+    seen = norms > 0
+    cosine = 0.5 * truth.sum(0)[seen] / norms[seen] / (0.5 * math.sqrt(len(truth)))
+    angles = np.where(seen, 0.0, 0.0)
+    angles[seen] = np.degrees(np.arccos(np.clip(cosine, -1, 1)))
+    assert scores["cubes"]["a"]["sam"] == pytest.approx(angles.mean(), abs=1e-3)
+
+
+def test_a_run_leaves_a_model_a_checkpoint_a_log_and_curves(cubes, tmp_path):
+    trained = train(plan(cubes, steps=10), tmp_path / "m.safetensors")
+    assert trained.finished
+    for path in (trained.files.model, trained.files.last, trained.files.log, trained.files.curves):
+        assert path.stat().st_size > 0
+    model, last = load_model(trained.files.model), load_model(trained.files.last)
+    assert model.spec == trained.spec
+    assert {"psnr", "sam", "bicubic_psnr", "bicubic_sam", "single_psnr"} <= model.spec.scores.keys()
+    assert [cube["shape"] for cube in model.spec.data] == [[12, 64, 72], [40, 50, 48], [3, 17, 20]]
+    assert last.spec.steps == 10
+    steps = [r["step"] for r in read_journal(trained.files.log) if r["kind"] == "step"]
+    assert steps == list(range(1, 11))
+    with pytest.raises(OutputError, match="exists"):
+        train(plan(cubes, steps=10), tmp_path / "m.safetensors")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"scale": 2}, {"scale": 3}, {"network": "template"}, {"recipe": "paper"}], ids=str
+)
+def test_other_scales_networks_and_recipes_run(cubes, tmp_path, changes):
+    trained = train(plan(cubes, **changes), tmp_path / "m.safetensors")
+    assert trained.spec.scale == changes.get("scale", 4)
+    assert math.isfinite(trained.spec.gain)
+
+
+def test_a_blurred_and_noisy_sensor_is_trained_for(cubes, tmp_path):
+    sensor = Degradation(4, "gaussian", 1.2, 0.01)
+    trained = train(replace(plan(cubes), degradation=sensor), tmp_path / "m.safetensors")
+    assert trained.spec.degradation == sensor.to_dict()
+
+
+def test_training_learns(cubes, tmp_path):
+    quick = dict(batch=2, patch=32, bands=6, lr=5e-3)
+    trained = train(plan(cubes, steps=150, changes=quick), tmp_path / "m.safetensors")
+    losses = [r["loss"] for r in read_journal(trained.files.log) if r["kind"] == "step"]
+    assert np.mean(losses[-30:]) < 0.8 * np.mean(losses[:10])
+    assert trained.spec.extra["masks"]["chance"] < 0.96
+
+
+def test_a_run_of_minutes_ends_on_time(cubes, tmp_path):
+    began = time.monotonic()
+    trained = train(plan(cubes, steps=None, minutes=0.12), tmp_path / "m.safetensors")
+    assert 3 < time.monotonic() - began < 9
+    done = [r["done"] for r in read_journal(trained.files.log)]
+    assert done[-1] == 1
+    assert done == sorted(done)
+
+
+def test_a_run_starts_from_given_weights(cubes, tmp_path):
+    template = train(plan(cubes, network="template"), tmp_path / "t.safetensors").files.model
+    start = tool._network(plan(cubes, init=str(template)))
+    assert start.random
+    for name, weight in load_model(template).network.state_dict().items():
+        assert torch.equal(start.state_dict()[name], weight)
+    with pytest.raises(ModelError, match="other shapes"):
+        tool._network(plan(cubes, init=str(template), config="tiny,width=9"))
+    with pytest.raises(UsageError, match="x4 model"):
+        tool._network(plan(cubes, init=str(template), scale=2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"recipe": "slow"}, "slow is unknown"),
+        ({"config": "huge"}, "huge is unknown"),
+        ({"config": "tiny,breadth=3"}, "not FIELD=VALUE"),
+        ({"network": "oracle"}, "oracle is unknown"),
+        ({"minutes": 3}, "not both"),
+        ({"steps": 0}, "positive"),
+        ({"scale": 16}, "large enough"),
+        ({"precision": "bf16"}, "bf16 or fp16 on cuda"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_said(cubes, tmp_path, changes, words):
+    with pytest.raises(UsageError, match=words):
+        train(plan(cubes, device="cpu", **changes), tmp_path / "m.safetensors")
+
+
+# Broken runs
+
+
+def test_a_stopped_and_resumed_run_ends_as_an_unbroken_one(cubes, tmp_path):
+    whole = train(plan(cubes, steps=20), tmp_path / "whole.safetensors")
+    seen = []
+    for _ in range(3):
+        until = len(seen) + 8
+        part = train(
+            plan(cubes, steps=20),
+            tmp_path / "part.safetensors",
+            resume=True,
+            watch=seen.append,
+            stop=lambda until=until: len(seen) > until,
+        )
+    while not part.finished:
+        part = train(plan(cubes, steps=20), tmp_path / "part.safetensors", resume=True)
+    assert weights(part.files.last) == weights(whole.files.last)
+    assert weights(part.files.model) == weights(whole.files.model)
+
+    def log(files):
+        return [(r["kind"], r["step"], r.get("loss")) for r in read_journal(files.log)]
+
+    assert log(part.files) == log(whole.files)
+
+
+def test_only_the_same_run_is_resumed(cubes, tmp_path):
+    train(plan(cubes), tmp_path / "m.safetensors")
+    with pytest.raises(UsageError, match="seed differs"):
+        train(plan(cubes, seed=1), tmp_path / "m.safetensors", resume=True)
+    with pytest.raises(UsageError, match="data differs"):
+        train(plan(cubes / "a.hdr"), tmp_path / "m.safetensors", resume=True)
+
+
+def test_a_loss_that_is_no_number_stops_and_keeps_the_weights(cubes, tmp_path, monkeypatch):
+    good = Patches.__call__
+
+    def poisoned(self, step, index):
+        patch = good(self, step, index)
+        return replace(patch, high=patch.high * float("nan")) if step == 4 else patch
+
+    monkeypatch.setattr(Patches, "__call__", poisoned)
+    with pytest.raises(TrainingError, match=r"step 5.*m\.last\.safetensors"):
+        train(plan(cubes), tmp_path / "m.safetensors")
+    assert load_model(tmp_path / "m.last.safetensors").spec.steps == 4
+
+
+COMMAND = ("--config", "tiny", "--batch", 2, "--patch", 32, "--bands", 6, "--threads", 1)
+OFTEN = "import pdenet_cli.tools.train as tool; tool.SAVE_EVERY = 0; from pdenet_cli.cli import main; main()"
+
+
+def started(*arguments):
+    command = [sys.executable, "-c", OFTEN, "train", *map(str, arguments)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def wait_for_steps(log, count):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if log.exists() and len(read_journal(log)) > count:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"no {count} steps in {log}")
+
+
+def test_killed_and_resumed_is_as_unkilled(cubes, tmp_path, pdenet):
+    whole = train(plan(cubes, steps=150), tmp_path / "whole.safetensors")
+    arguments = (cubes, "-o", tmp_path / "part.safetensors", "--steps", 150, *COMMAND, "--resume")
+    running = started(*arguments)
+    wait_for_steps(tmp_path / "part.log.jsonl", 40)
+    running.kill()
+    running.communicate()
+    steps = load_model(tmp_path / "part.last.safetensors").spec.steps
+    assert 30 < steps < 150
+    ran = pdenet("train", *arguments, "--json")
+    assert ran.returncode == 0, ran.stderr
+    assert f"resumed after step {steps}" in ran.stderr
+    assert json.loads(ran.stdout)["finished"]
+    assert weights(tmp_path / "part.last.safetensors") == weights(whole.files.last)
+    assert weights(tmp_path / "part.safetensors") == weights(whole.files.model)
+
+
+def test_control_c_saves_and_exits_with_130(cubes, tmp_path):
+    running = started(cubes, "-o", tmp_path / "m.safetensors", "--steps", 100000, *COMMAND)
+    wait_for_steps(tmp_path / "m.log.jsonl", 10)
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert "--resume" in errors
+    logged = [r["step"] for r in read_journal(tmp_path / "m.log.jsonl")]
+    assert load_model(tmp_path / "m.last.safetensors").spec.steps == max(logged)
+
+
+def test_an_error_is_one_line_and_an_exit_code(cubes, tmp_path, pdenet):
+    ran = pdenet("train", cubes, "-o", tmp_path / "m.safetensors", *COMMAND, "--steps", 9, "--lr", "1e30")
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1].startswith("pdenet: The loss is not finite")
+    ran = pdenet("train", cubes / "none", "-o", tmp_path / "n.safetensors")
+    assert (ran.returncode, ran.stderr.count("\n")) == (3, 1)
+
+
+# Several processes
+
+
+def test_shares_make_up_the_batch():
+    shared = [index for rank in range(3) for index in Processes(rank, 3).share(8)]
+    assert sorted(shared) == list(range(8))
+
+
+def test_two_processes_train_as_one(cubes, tmp_path):
+    arguments = ("--steps", "12", *COMMAND[:2], "--batch", "4", *COMMAND[4:])
+    for count in (1, 2):
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", count]
+        command += ["-m", "pdenet_cli", "train", cubes, "-o", tmp_path / f"{count}.safetensors", *arguments]
+        ran = subprocess.run(
+            [str(c) for c in command], capture_output=True, text=True, env=os.environ, timeout=120
+        )
+        assert ran.returncode == 0, ran.stderr
+    one, two = (
+        [r["loss"] for r in read_journal(tmp_path / f"{count}.log.jsonl") if r["kind"] == "step"]
+        for count in (1, 2)
+    )
+    assert len(one) == 12
+    np.testing.assert_allclose(two, one, rtol=1e-4)
+    for name, weight in read_tensors(tmp_path / "1.safetensors").items():
+        torch.testing.assert_close(read_tensors(tmp_path / "2.safetensors")[name], weight, rtol=0, atol=1e-4)
+
+
+def test_validation_is_told_beside_bicubic(cubes, tmp_path):
+    told = []
+    train(plan(cubes), tmp_path / "m.safetensors", watch=told.append)
+    scores = [event.scores for event in told if isinstance(event, Validated)]
+    assert len({score["bicubic_psnr"] for score in scores}) == 1
+    assert scores[0]["draws"] == 0
+    assert scores[-1]["draws"] == 4
