@@ -169,8 +169,10 @@ class Cube:
         array: Sliceable,
         axes: str = "brc",
         close: Callable[[], None] = lambda: None,
+        files: tuple[Path, ...] = (),
     ) -> None:
         self.path, self.meta, self.array, self.axes, self.close = path, meta, array, axes, close
+        self.files = files or (path,)  # all that it is made of
         assert tuple(array.shape) == meta.shape(axes), (array.shape, axes, meta)
 
     def read(self, window: Window | None = None, bands: slice = slice(None)) -> Pixels:
@@ -199,7 +201,7 @@ class Cube:
         if step != 1 or stop <= start:
             raise UsageError(f"Bands {chosen.start}:{chosen.stop} of {self.meta.bands} are none.")
         some = _SomeBands(self.array, self.axes.index("b"), start, stop)
-        return Cube(self.path, self.meta.with_bands(chosen), some, self.axes, self.close)
+        return Cube(self.path, self.meta.with_bands(chosen), some, self.axes, self.close, self.files)
 
     def __enter__(self) -> Self:
         return self

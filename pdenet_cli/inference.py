@@ -65,14 +65,10 @@ class Posterior:
         alone.samples(low, *whole)
         return (time.perf_counter() - started) / low.size
 
-    def voxels_in(self, memory: int) -> int:
-        """How many voxels, margins included, one piece may have if all of its numbers must fit in `memory`."""
-        return max(1, memory // self.bytes_for(1))
-
-    def bytes_for(self, voxels: int) -> int:
-        """About how much memory a piece of so many voxels takes, with its samples and their maps."""
-        results = 4 * self.network.scale**2 * (len(self) + 3)
-        return voxels * (results + self.network.bytes_per_voxel * self.at_once)
+    def bytes_for(self, plan: Plan) -> int:
+        """About how much memory the largest piece of a plan takes, with its samples and their maps."""
+        results = 4 * self.network.scale**2 * (len(self) + 4)
+        return plan.largest * self.network.bytes_per_voxel * self.at_once + plan.largest_core * results
 
 
 @dataclass(frozen=True)

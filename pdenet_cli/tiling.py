@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pdenet_cli.cube import Window
@@ -95,6 +95,12 @@ class Plan:
         """How many voxels the network sees at once at the most."""
         return math.prod(map(max, self._padded()))
 
+    @property
+    def largest_core(self) -> int:
+        """How many voxels, margins left out, come of one piece at the most."""
+        rows, columns = (_even(length, self.tile) for length in (self.scene.rows, self.scene.columns))
+        return rows * columns * min(self.depth, len(self.usable))
+
     def _padded(self) -> tuple[list[int], list[int], list[int]]:
         """The padded lengths along bands, rows and columns: pieces are their products."""
         rows, columns = (
@@ -111,10 +117,11 @@ def plan_tiles(
     usable: Sequence[int],
     halo: int,
     band_halo: int | None,
-    most_voxels: int,
+    memory: int,
+    bytes_for: Callable[[Plan], int],
     tile: int | None = None,
 ) -> Plan:
-    """The plan with the least work whose largest piece has at most `most_voxels` voxels, margins included."""
+    """The plan with the least work whose largest piece fits into `memory` by the count of `bytes_for`."""
     bands = len(usable)
     depths = {bands} if band_halo is None else {math.ceil(bands / pieces) for pieces in range(1, bands + 1)}
     sides = [tile] if tile is not None else _sides(max(scene.rows, scene.columns))
@@ -123,11 +130,11 @@ def plan_tiles(
         for depth in sorted(depths, reverse=True)
         for side in sides
     ]
-    fitting = [plan for plan in plans if plan.largest <= most_voxels]
+    fitting = [plan for plan in plans if bytes_for(plan) <= memory]
     if not fitting:
-        least = min(plan.largest for plan in plans)
+        least = min(map(bytes_for, plans))
         raise ResourceError(
-            f"The smallest tile has {least:,} voxels with its margins, the memory allows {most_voxels:,}. "
+            f"The smallest tile takes {least:,} bytes of memory with its margins, {memory:,} are allowed. "
             "Give more --memory, a smaller --tile, or a smaller --halo (faster, less exact)."
         )
     return min(fitting, key=lambda plan: plan.voxels)

@@ -683,6 +683,7 @@ HOSTILE = {
     "no width": tiff_bytes(tags_of(_256=(4, [0]))),
     "no bands": tiff_bytes(tags_of(_277=(3, [0]))),
     "65535 bands in one strip": tiff_bytes(tags_of(_277=(3, [65535]), _258=(3, [8] * 3))),
+    "neither planes nor pixels": tiff_bytes(tags_of(_277=(3, [3]), _284=(3, [77]), _279=(4, [300]))),
     "a width in words": tiff_bytes(tags_of(_256=(2, list(b"ten\0")))),
     "many widths": tiff_bytes(tags_of(_256=(4, [10, 10, 10]))),
     "a number of 13 kinds": tiff_bytes(tags_of(_339=(3, [13]))),

@@ -1,5 +1,7 @@
 """Cutting scenes: every pixel and band once, margins inside the scene, and no piece larger than allowed."""
 
+from operator import attrgetter
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -28,6 +30,9 @@ plans = st.builds(
     st.integers(1, 70),
     st.integers(1, 21),
 )
+
+
+largest = attrgetter("largest")  # a memory of one byte per voxel
 
 
 @given(plans)
@@ -60,11 +65,13 @@ def test_the_counted_work_is_the_work_of_the_tiles(plan):
     areas = [tile.padded.rows * tile.padded.columns for tile in plan.tiles]
     assert plan.voxels == sum(depths) * sum(areas)
     assert plan.largest == max(depths) * max(areas)
+    cores = [tile.core.rows * tile.core.columns * len(span.core) for tile in plan.tiles for span in plan.spans]
+    assert plan.largest_core == max(cores)
 
 
 @given(plans, st.integers(2, 300_000))
 def test_a_plan_fits_or_is_refused(plan, most):
-    arguments = plan.scene, plan.scale, plan.usable, plan.halo, plan.band_halo, most
+    arguments = plan.scene, plan.scale, plan.usable, plan.halo, plan.band_halo, most, largest
     try:
         chosen = plan_tiles(*arguments)
     except ResourceError as error:
@@ -75,21 +82,21 @@ def test_a_plan_fits_or_is_refused(plan, most):
 
 
 def test_what_fits_whole_is_not_cut():
-    plan = plan_tiles(Window(0, 0, 100, 80), 4, range(30), 26, 26, 100 * 80 * 30)
+    plan = plan_tiles(Window(0, 0, 100, 80), 4, range(30), 26, 26, 100 * 80 * 30, largest)
     assert len(plan.tiles) == len(plan.spans) == 1
 
 
 def test_four_hundred_bands_fit_in_the_memory_of_less():
-    small = plan_tiles(Window(0, 0, 64, 64), 4, range(400), 4, 10, 64 * 64 * 60)
+    small = plan_tiles(Window(0, 0, 64, 64), 4, range(400), 4, 10, 64 * 64 * 60, largest)
     assert len(small.spans) > 1
     assert small.largest <= 64 * 64 * 60
 
 
 def test_a_network_that_needs_the_whole_spectrum_gets_it():
-    plan = plan_tiles(Window(0, 0, 64, 64), 4, range(100), 4, None, 32 * 32 * 100)
+    plan = plan_tiles(Window(0, 0, 64, 64), 4, range(100), 4, None, 32 * 32 * 100, largest)
     assert [len(span.padded) for span in plan.spans] == [100]
     with pytest.raises(ResourceError):
-        plan_tiles(Window(0, 0, 64, 64), 4, range(100), 4, None, 99)
+        plan_tiles(Window(0, 0, 64, 64), 4, range(100), 4, None, 99, largest)
 
 
 @given(plans)

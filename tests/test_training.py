@@ -225,11 +225,12 @@ def test_a_blurred_and_noisy_sensor_is_trained_for(cubes, tmp_path):
 
 
 def test_training_learns(cubes, tmp_path):
+    told = []
     quick = dict(batch=2, patch=32, bands=6, lr=5e-3)
-    trained = train(plan(cubes, steps=150, changes=quick), tmp_path / "m.safetensors")
-    losses = [r["loss"] for r in read_journal(trained.files.log) if r["kind"] == "step"]
-    assert np.mean(losses[-30:]) < 0.8 * np.mean(losses[:10])
-    assert trained.spec.extra["masks"]["chance"] < 0.96
+    trained = train(plan(cubes, steps=60, changes=quick), tmp_path / "m.safetensors", watch=told.append)
+    scores = [event.scores["psnr"] for event in told if isinstance(event, Validated)]
+    assert scores[-1] > scores[0] + 0.1
+    assert 0.05 <= trained.spec.extra["masks"]["chance"] <= 0.95
 
 
 def test_a_run_of_minutes_ends_on_time(cubes, tmp_path):
@@ -276,19 +277,19 @@ def test_what_cannot_be_is_said(cubes, tmp_path, changes, words):
 
 
 def test_a_stopped_and_resumed_run_ends_as_an_unbroken_one(cubes, tmp_path):
-    whole = train(plan(cubes, steps=20), tmp_path / "whole.safetensors")
+    whole = train(plan(cubes, steps=12), tmp_path / "whole.safetensors")
     seen = []
-    for _ in range(3):
+    for _ in range(2):
         until = len(seen) + 8
         part = train(
-            plan(cubes, steps=20),
+            plan(cubes, steps=12),
             tmp_path / "part.safetensors",
             resume=True,
             watch=seen.append,
             stop=lambda until=until: len(seen) > until,
         )
     while not part.finished:
-        part = train(plan(cubes, steps=20), tmp_path / "part.safetensors", resume=True)
+        part = train(plan(cubes, steps=12), tmp_path / "part.safetensors", resume=True)
     assert weights(part.files.last) == weights(whole.files.last)
     assert weights(part.files.model) == weights(whole.files.model)
 
@@ -320,7 +321,7 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_weights(cubes, tmp_path, m
 
 
 COMMAND = ("--config", "tiny", "--batch", 2, "--patch", 32, "--bands", 6, "--threads", 1)
-OFTEN = "import pdenet_cli.tools.train as tool; tool.SAVE_EVERY = 0; from pdenet_cli.cli import main; main()"
+OFTEN = "from pdenet_cli.training import sitting; sitting.SAVE_EVERY = 0; from pdenet_cli.cli import main; main()"
 
 
 def started(*arguments):
@@ -338,14 +339,14 @@ def wait_for_steps(log, count):
 
 
 def test_killed_and_resumed_is_as_unkilled(cubes, tmp_path, pdenet):
-    whole = train(plan(cubes, steps=150), tmp_path / "whole.safetensors")
-    arguments = (cubes, "-o", tmp_path / "part.safetensors", "--steps", 150, *COMMAND, "--resume")
+    whole = train(plan(cubes, steps=60), tmp_path / "whole.safetensors")
+    arguments = (cubes, "-o", tmp_path / "part.safetensors", "--steps", 60, *COMMAND, "--resume")
     running = started(*arguments)
-    wait_for_steps(tmp_path / "part.log.jsonl", 40)
+    wait_for_steps(tmp_path / "part.log.jsonl", 15)
     running.kill()
     running.communicate()
     steps = load_model(tmp_path / "part.last.safetensors").spec.steps
-    assert 30 < steps < 150
+    assert 5 < steps < 60
     ran = pdenet("train", *arguments, "--json")
     assert ran.returncode == 0, ran.stderr
     assert f"resumed after step {steps}" in ran.stderr
@@ -382,7 +383,7 @@ def test_shares_make_up_the_batch():
 
 
 def test_two_processes_train_as_one(cubes, tmp_path):
-    arguments = ("--steps", "12", *COMMAND[:2], "--batch", "4", *COMMAND[4:])
+    arguments = ("--steps", "8", *COMMAND[:2], "--batch", "4", *COMMAND[4:])
     for count in (1, 2):
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", count]
         command += ["-m", "pdenet_cli", "train", cubes, "-o", tmp_path / f"{count}.safetensors", *arguments]
@@ -394,7 +395,7 @@ def test_two_processes_train_as_one(cubes, tmp_path):
         [r["loss"] for r in read_journal(tmp_path / f"{count}.log.jsonl") if r["kind"] == "step"]
         for count in (1, 2)
     )
-    assert len(one) == 12
+    assert len(one) == 8
     np.testing.assert_allclose(two, one, rtol=1e-4)
     for name, weight in read_tensors(tmp_path / "1.safetensors").items():
         torch.testing.assert_close(read_tensors(tmp_path / "2.safetensors")[name], weight, rtol=0, atol=1e-4)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pdenet_cli.inference import Posterior
     from pdenet_cli.tools.sharpen import Forecast, Job, Settings
 
+INTERRUPTED = 130
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
@@ -73,6 +75,9 @@ def sharpen(
                 raise
             failed[scene] = error
             continue
+        except KeyboardInterrupt:
+            err.print("Stopped. The same command with --resume goes on from here.")
+            raise typer.Exit(INTERRUPTED) from None
         if not as_json:
             _show_forecast(scene, forecast) if dry_run else _conclude(job)
     if as_json:
@@ -80,7 +85,7 @@ def sharpen(
     if failed:
         table = Table("scene", "why it failed", title="Failed", title_justify="left")
         for scene, why in failed.items():
-            table.add_row(escape(str(scene)), escape(str(why)))
+            table.add_row(escape(scene.name), escape(str(why)))
         err.print(table)
         raise BatchError(f"{len(failed)} of {len(scenes)} scenes failed; the others are done.")
 

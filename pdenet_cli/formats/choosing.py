@@ -24,7 +24,10 @@ class Variable:
     array: Sliceable | None = None
 
     def __str__(self) -> str:
-        return f"{self.name} {self.shape} {'not numbers' if self.dtype is None else self.dtype.name}"
+        name = self.name or "the array"
+        if self.dtype is None:
+            return f"{name} {self.shape} not numbers" if self.shape else name
+        return f"{name} {self.shape} {self.dtype.name}"
 
     @property
     def is_cube(self) -> bool:
@@ -43,7 +46,8 @@ def choose_variable(
             raise FormatError(f"{path}: no variable '{asked}'. It has {listed(some)}.")
         if found[0].dtype is None or len(found[0].shape) not in (2, 3) or 0 in found[0].shape:
             raise FormatError(f"{path}: {found[0]} is not a cube. It has {listed(some)}.")
-        return found[0], ()
+        others = [v for v in cubes if v is not found[0]]
+        return found[0], (f"also there: {listed(others)}",) if others else ()
     if not cubes:
         raise FormatError(f"{path}: no three-dimensional variable of numbers. It has {listed(some)}.")
     matching = [v for v in cubes if set(v.shape) & set(wavelength_counts)]

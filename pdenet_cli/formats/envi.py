@@ -23,7 +23,8 @@ from pdenet_cli.georeference import Georeference
 
 DTYPES = {int(code): np.dtype(kind) for code, kind in spy.dtype_map}
 DATA_SUFFIXES = (".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".cube")
-NOT_DATA = (".hdr", ".xml", ".txt", ".json", ".png", ".jpg", ".csv", ".sta", ".enp", ".partial", ".ovr", ".tif", ".tiff")
+NOT_DATA = {".hdr", ".xml", ".txt", ".json", ".png", ".jpg", ".csv", ".sta", ".enp", ".partial", ".ovr"}
+NOT_DATA |= {".tif", ".tiff"}  # DESIS keeps an ENVI header beside its TIFF
 MAX_HEADER_BYTES = 64 << 20
 
 # What the header says about the layout of this one file: never carried over to another.
@@ -58,7 +59,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         raise FormatError(f"{header_path}: {missing}. Copy {data_path.name} again.")
     if there > needed:
         meta = meta.noting(f"{there - needed:,} bytes behind the pixels in {data_path.name} are ignored")
-    return Cube(header_path, meta, array, axes)
+    return Cube(header_path, meta, array, axes, files=(header_path, data_path))
 
 
 def _header_beside(data: Path) -> Path | None:

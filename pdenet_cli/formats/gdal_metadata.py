@@ -24,7 +24,7 @@ OWN = {"wavelength", "wavelength_units", "fwhm", "bbl", "band_names", "default_b
 OWN |= {"reflectance_scale_factor", "data_gain_values", "data_offset_values", "variable", "anchor"}
 
 BAND_OWN = {"wavelength", "wavelength_units", "fwhm", "bbl", "CENTRAL_WAVELENGTH_UM", "FWHM_UM"}
-BAND_OWN |= {"description", "scale", "offset"}
+BAND_OWN |= {"description", "scale", "offset", "colorinterp"}
 
 
 class Items:

@@ -90,8 +90,10 @@ class GuardedFile:
                     groups.append((child, depth + 1))
 
     def variables(self) -> list[Variable]:
-        """The datasets by name, shape and type."""
-        return [_variable(dataset) for dataset in self.datasets() if dataset.shape is not None]
+        """The datasets by name, shape and type, and what the file itself has only as links elsewhere."""
+        found = [_variable(dataset) for dataset in self.datasets() if dataset.shape is not None]
+        outside = [name for name in self.file if _link(self.file, name) == h5py.h5l.TYPE_EXTERNAL]
+        return found + [Variable(f"{name}, a link to another file", (), None) for name in outside]
 
     def variable(self, name: str) -> Variable:
         return _variable(self.at(name))
@@ -173,8 +175,10 @@ class GuardedFile:
                     "which is not installed. Repack it with h5repack -f GZIP=4."
                 )
         size = self.path.stat().st_size
-        held = min(dataset.id.get_storage_size(), size)
-        refuse_lie(self.path, name, tuple(dataset.shape), kind.itemsize, held and size)
+        if dataset.size and not dataset.id.get_storage_size():
+            raise FormatError(f"{self.path}: {name} declares the shape {dataset.shape} but holds no numbers.")
+        sparse = dataset.chunks is not None
+        refuse_lie(self.path, name, tuple(dataset.shape), kind.itemsize, size, sparse=sparse)
         offset = dataset.id.get_offset()
         if offset is not None and offset + math.prod(dataset.shape) * kind.itemsize > size:
             raise FormatError(f"{self.path}: {name} runs past the end of the file. Copy it again.")

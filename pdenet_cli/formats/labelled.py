@@ -76,7 +76,7 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
         dtype=chosen.dtype,
         interleave=interleave(axes),
         georeference=_place(store, chosen.name, said, along),
-        variable=chosen.name,
+        variable=chosen.name or None,
         extra={name: value for name, value in rest.items() if name not in INTERNAL},
         notes=(*notes, *more),
         **fields,
@@ -135,7 +135,10 @@ def _distance(a: str, b: str) -> int:
 
 
 def _units_text(store: Store, name: str) -> str:
-    return str(store.attributes(name).get("units", ""))
+    try:
+        return str(store.attributes(name).get("units", ""))
+    except FormatError:
+        return ""  # the name of a dimension need not be that of a coordinate
 
 
 def _units(store: Store, name: str) -> dict[str, str]:
@@ -192,7 +195,7 @@ class Part:
 
 
 DIMENSIONS = {"b": "band", "r": "y", "c": "x"}
-TAKEN = {"band", "y", "x", "wavelength", "fwhm", "spatial_ref"}
+TAKEN = {"band", "y", "x", "wavelength", "fwhm", "spatial_ref", "zarr.json"}
 
 
 def layout(meta: CubeMeta) -> list[Part]:
@@ -246,7 +249,9 @@ def fill_value(meta: CubeMeta) -> Any:
     if meta.nodata is None:
         return None
     if meta.dtype.kind == "f":
-        return meta.dtype.type(meta.nodata)
+        with np.errstate(over="ignore"):
+            fill = meta.dtype.type(meta.nodata)
+        return fill if np.isinf(fill) == np.isinf(meta.nodata) else None
     limits = np.iinfo(meta.dtype) if meta.dtype.kind in "iu" else None
     whole = limits is not None and float(meta.nodata).is_integer() and limits.min <= meta.nodata <= limits.max
     return meta.dtype.type(meta.nodata) if whole else None

@@ -11,13 +11,16 @@ from pdenet_cli.errors import FormatError, ResourceError
 MOST_EXPANSION = 1032
 """What deflate makes of one byte at the very best; a file that claims to hold more than that lies."""
 
+UNWRITTEN_BYTES = 1 << 20
+"""What a sparse array is taken to hold at least: chunks of nothing but the fill value need not be there."""
 
-def refuse_lie(path: Path, name: str, shape: tuple[int, ...], itemsize: int, held: int) -> None:
+
+def refuse_lie(
+    path: Path, name: str, shape: tuple[int, ...], itemsize: int, held: int, *, sparse: bool = False
+) -> None:
     """Stop where a shape of this size cannot come out of the bytes that are there, however compressed."""
     declared = math.prod(shape) * itemsize
-    if declared > 0 and held <= 0:
-        raise FormatError(f"{path}: {name} declares {declared:,} bytes {shape} but holds no pixels.")
-    if declared > held * MOST_EXPANSION:
+    if declared > max(held, UNWRITTEN_BYTES if sparse else 0) * MOST_EXPANSION:
         raise FormatError(f"{path}: {name} declares {declared:,} bytes {shape}, and the file holds only {held:,}.")
 
 

@@ -25,7 +25,7 @@ from pdenet_cli.formats.choosing import (
     interleave,
     listed,
 )
-from pdenet_cli.formats.hdf5_guard import GuardedFile, is_hdf5
+from pdenet_cli.formats.hdf5_guard import GuardedArray, GuardedFile, is_hdf5
 from pdenet_cli.formats.limits import refuse_whole
 from pdenet_cli.formats.raw import RawArray
 
@@ -82,9 +82,7 @@ def _cube(
         chosen, notes = _only(path, folded, counts)
     else:
         chosen, notes = choose_variable(path, variables, options.variable, counts)
-    if guarded is not None:
-        guarded.trust(guarded.at(chosen.name.replace(".", "/")))
-    array = _trusted(path, chosen)
+    array = _trusted(path, chosen, guarded)
     if folded:
         array, axes, more = _fold(chosen, array, scopes)
     elif len(chosen.shape) == 2:
@@ -111,9 +109,11 @@ def _cube(
     return Cube(path, meta, array, axes, close)
 
 
-def _trusted(path: Path, chosen: Variable) -> Sliceable:
+def _trusted(path: Path, chosen: Variable, guarded: GuardedFile | None) -> Sliceable:
     if chosen.array is None:
         raise FormatError(f"{path}: {chosen} holds another number of bytes than its size says.")
+    if guarded is not None and isinstance(chosen.array, GuardedArray):
+        guarded.trust(chosen.array.dataset)
     if isinstance(chosen.array, mat5.InflatedArray):
         refuse_whole(path, chosen.name, math.prod(chosen.shape) * chosen.array.dtype.itemsize)
     return chosen.array

@@ -118,6 +118,8 @@ def _check_page(path: Path, page: Page) -> None:
     sizes = (page.imagewidth, page.imagelength, page.samplesperpixel, page.imagedepth)
     if not all(isinstance(size, int) and size > 0 for size in sizes):
         raise FormatError(f"{path}: {sizes[0]} columns, {sizes[1]} rows, {sizes[2]} bands are not a picture.")
+    if page.planarconfig not in (1, 2):
+        raise FormatError(f"{path}: planar configuration {page.planarconfig} is neither 1 nor 2.")
     if page.imagedepth != 1:
         raise FormatError(f"{path}: a volume of {page.imagedepth} slices, not a cube of bands.")
     if page.dtype is None:

@@ -23,7 +23,6 @@ HEADERS = ("zarr.json", ".zarray", ".zgroup")
 MOST_ARRAYS = 2_000
 DEEPEST = 8
 SMALL_BYTES = 1 << 20
-UNWRITTEN_BYTES = 1 << 20  # chunks of nothing but the fill value need not be there: about 1 GB passes
 CHUNK_SIDE, CHUNK_BYTES = 64, 4 << 20
 
 # Anything else might run code on reading, as the `pickle` codec does.
@@ -116,11 +115,11 @@ class Folder:
         header = self.header(name)
         try:
             shape = tuple(int(size) for size in header["shape"])
-            kind = np.dtype(header.get("data_type", header.get("dtype")))
+            kind = np.dtype(header["dtype" if header.get("zarr_format") == 2 else "data_type"])
         except (KeyError, TypeError, ValueError):
             return Variable(name.strip("/"), (), None)
         if any(size < 0 for size in shape):
-            raise FormatError(f"{self.path}: {name} has the impossible size {shape}.")
+            raise FormatError(f"{self.path}: {name or 'the array'} has the impossible size {shape}.")
         numbers = np.dtype("u1") if kind.kind == "b" else kind if kind.kind in "iuf" else None
         return Variable(name.strip("/"), shape, numbers)
 
@@ -158,9 +157,9 @@ class Folder:
         for codec in _codecs(self.header(name)):
             if codec.removeprefix("numcodecs.") not in CODECS:
                 raise FormatError(f"{self.path}: {label} is packed with '{codec}', which is not read.")
-        held = max(_stored(self._place(name)), UNWRITTEN_BYTES)
-        refuse_lie(self.path, label, variable.shape, itemsize, held)
-        array = zarr.open_array(str(self._place(name)), mode="r")
+        place = self._place(name)
+        refuse_lie(self.path, label, variable.shape, itemsize, _stored(place), sparse=True)
+        array = zarr.open_array(str(place), mode="r", zarr_format=2 if (place / ".zarray").is_file() else 3)
         refuse_large_block(self.path, label, math.prod(array.shards or array.chunks) * itemsize)
         return GuardedArray(self.path, array)
 

@@ -89,7 +89,8 @@ class Job:
             self.usable,
             network.halo if settings.halo is None else settings.halo,
             network.band_halo,
-            posterior.voxels_in(settings.memory or usable_memory(posterior.device)),
+            settings.memory or usable_memory(posterior.device),
+            posterior.bytes_for,
             settings.tile,
         )
 
@@ -134,7 +135,7 @@ class Job:
         return Forecast(
             outputs={name: str(output.path) for name, (output, _) in self.outputs.items()},
             bytes_on_disk=sum(meta.nbytes for _, meta in self.outputs.values()),
-            bytes_of_memory=self.posterior.bytes_for(self.plan.largest),
+            bytes_of_memory=self.posterior.bytes_for(self.plan),
             tiles=len(self.plan.tiles) * len(self.plan.spans),
             tile=self.plan.tile,
             bands=self.plan.depth,
@@ -196,10 +197,9 @@ class Job:
     def _job(self) -> dict[str, Any]:
         """All that decides the result; a resumed run must have the same."""
         model, settings = self.posterior.model, self.settings
-        files = [self.source.path, getattr(self.source.array, "path", self.source.path)]
         bands = None if settings.bands is None else [settings.bands.start, settings.bands.stop]
-        return {
-            "inputs": hashes(files),
+        job = {
+            "inputs": hashes(self.source.files),
             "model": {"name": model.name, "sha256": model.sha256, "scale": model.scale},
             "seed": self.posterior.seed,
             "samples": len(self.posterior),
@@ -210,6 +210,8 @@ class Job:
             "outputs": sorted(self.outputs),
             "versions": versions("pdenet", "torch", "numpy"),
         }
+        plain: dict[str, Any] = json.loads(json.dumps(job))  # as it will be read back: tuples are lists
+        return plain
 
     def _report(self, job: dict[str, Any], seconds: float) -> Report:
         meta = self.source.meta

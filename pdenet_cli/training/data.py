@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdenet_cli.cube import Cube, Pixels, Window
-from pdenet_cli.errors import UsageError
+from pdenet_cli.errors import ResourceError, UsageError
+from pdenet_cli.formats.limits import free_memory
 from pdenet_cli.radiometry import Radiometry, Survey
 from pdenet_cli.training.recipe import Recipe
 
+DARKEST = 0.01  # the mean below which a patch is mostly noise, and brightened no further
 SMALLEST = 4  # low-resolution pixels on a side, below which neither a patch nor a validation part says much
 
 
@@ -37,6 +39,9 @@ class Scene:
     @classmethod
     def read(cls, cube: Cube, value_range: tuple[float, float] | None = None) -> Scene:
         """The whole of `cube`, without its bad and empty bands."""
+        if 2 * cube.meta.nbytes > (free := free_memory()):
+            need = f"{cube.meta.nbytes:,} bytes are too many to train on with {free:,} of memory free"
+            raise ResourceError(f"{cube.path}: {need}. Cut a part of it out.")
         survey = Survey.of(cube)
         radiometry = Radiometry.of(cube.meta, survey, value_range)
         bands = survey.usable_bands(cube.meta)
@@ -143,8 +148,10 @@ class Patches:
             unit, there = scene.unit(window, self._run(rng, len(scene.pixels)))
             if there > 0.5:
                 break
-        low, high = np.log(self.recipe.gains)
-        unit = np.rot90(unit, int(rng.integers(4)), axes=(1, 2)) * np.float32(np.exp(rng.uniform(low, high)))
+        gain = np.exp(rng.uniform(*np.log(self.recipe.gains)))
+        if self.recipe.level is not None:
+            gain *= self.recipe.level / max(float(np.abs(unit).mean()), DARKEST)
+        unit = np.rot90(unit, int(rng.integers(4)), axes=(1, 2)) * np.float32(gain)
         if rng.integers(2):
             unit = unit[:, :, ::-1]
         generator = torch.Generator().manual_seed(int(rng.integers(2**63)))

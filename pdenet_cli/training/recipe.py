@@ -31,11 +31,13 @@ class Recipe:
     patch: int  # high-resolution pixels on a side
     bands: int  # adjacent ones in a patch
     betas: tuple[float, float] = (0.9, 0.999)
+    start: float = 1.0  # share of their usual size that the last layers begin with
     fresh: bool = False  # Adam starts anew when the masks come on
     average: float = 0.0  # decay of the running mean of the weights; 0: none
     clip: float = 1.0  # largest norm of a gradient
     consistency: float = 1.0  # λ of the loss
     chances: tuple[float, float] = (0.0, 1.0)  # where the masks' chances are kept
+    level: float | None = None  # mean that every patch is brought to, so that dark scenes count; None: as it is
     gains: tuple[float, float] = (1.0, 1.0)  # a patch is multiplied by a number between these
     skipping: float = 0.0  # share of patches that take every second or third band
 
@@ -71,13 +73,15 @@ def fast(scale: int) -> Recipe:
         "fast",
         _fast_schedule,
         lr=2e-3,
-        batch=4,
+        batch=2,
         patch=20 * scale,
         bands=16,
+        start=0.1,
         betas=(0.9, 0.99),
         average=0.998,
         chances=(0.05, 0.95),
-        gains=(0.5, 1.2),
+        level=0.3,
+        gains=(0.5, 1.5),
         skipping=0.25,
     )
 

@@ -37,7 +37,7 @@ class Stepped:
     temperature: float | None
 
 
-def new_network(name: str, config: str | None, scale: int, seed: int) -> Network:
+def new_network(name: str, config: str | None, scale: int, seed: int, start: float = 1.0) -> Network:
     """A network with fresh weights; `config` is a name of its table, with changes: "small,stages=3,width=24"."""
     if name not in NETWORKS:
         raise UsageError(f"--network {name} is unknown; choose one of {', '.join(NETWORKS)}.")
@@ -53,7 +53,12 @@ def new_network(name: str, config: str | None, scale: int, seed: int) -> Network
         values[field] = _plain(value)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return build_network(name, values)
+        network = build_network(name, values)
+    with torch.no_grad():
+        for parameter, weight in network.named_parameters():
+            if parameter.endswith(".tail"):  # small corrections at first: a run starts near bicubic
+                weight.mul_(start)
+    return network
 
 
 def started_from(network: Network, model: Model) -> Network:

@@ -2,6 +2,7 @@
 
 Each formulation runs in a process of its own (its peak memory is then its own) and they take turns, so that
 a busy machine is busy for all of them. Times are medians; memory is what the work added to the process.
+With --threads 1 the time is that spent on a core, which others on the machine do not lengthen.
 """
 
 import argparse
@@ -71,7 +72,8 @@ class Work:
     @torch.no_grad()
     def _infer(self) -> Tensor:
         if self.form == "fast":
-            return self.network.samples(self.low, self.draw)[0]
+            first: Tensor = self.network.samples(self.low, self.draw)[0]
+            return first
         state = dict(self.network.named_parameters())
         highs = self.high.new_empty(len(self.draw), *self.high.shape[1:])
         for i in range(len(self.draw)):
@@ -92,16 +94,18 @@ class Work:
         return high.detach()[0]
 
 
-def work(form: str, case: Case, output: Path) -> None:
+def work(form: str, case: Case, output: Path, threads: int) -> None:
     """A process that works once for each line it is sent and answers with the seconds it took."""
+    torch.set_num_threads(threads)
+    clock = time.process_time if threads == 1 else time.perf_counter
     task = Work(form, case)
     before = _peak()
     torch.save(task.once(), output)  # a first run to warm up
     print(flush=True)
     for _ in sys.stdin:
-        start = time.perf_counter()
+        start = clock()
         task.once()
-        print(time.perf_counter() - start, _peak() - before, flush=True)
+        print(clock() - start, _peak() - before, flush=True)
 
 
 def _peak() -> float:
@@ -109,11 +113,11 @@ def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
-def compare(case: Case, repeats: int) -> str:
+def compare(case: Case, repeats: int, threads: int) -> str:
     """A line of the table: speed-ups, memory and the largest difference between fast and plain."""
     with tempfile.TemporaryDirectory() as folder:
         outputs = [Path(folder) / f"{i}.pt" for i in range(len(FORMS))]
-        workers = [_start(form, case, output) for form, output in zip(FORMS, outputs, strict=True)]
+        workers = [_start(form, case, output, threads) for form, output in zip(FORMS, outputs, strict=True)]
         answers: list[list[list[float]]] = [[] for _ in FORMS]
         for _ in range(repeats):
             for worker, answer in zip(workers, answers, strict=True):
@@ -129,8 +133,9 @@ def compare(case: Case, repeats: int) -> str:
     )
 
 
-def _start(form: str, case: Case, output: Path) -> "subprocess.Popen[str]":
-    command = [sys.executable, __file__, "--worker", form, json.dumps(asdict(case)), str(output)]
+def _start(form: str, case: Case, output: Path, threads: int) -> "subprocess.Popen[str]":
+    worker_options = ["--threads", str(threads), "--worker", form, json.dumps(asdict(case)), str(output)]
+    command = [sys.executable, __file__, *worker_options]
     worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     _pipe(worker.stdout).readline()  # ready
     return worker
@@ -150,12 +155,16 @@ def _pipe(stream: IO[str] | None) -> IO[str]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--only", default="", help="cases whose name contains this, as 'infer paper'")
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         form, case, output = options.worker
-        work(form, Case(**json.loads(case)), Path(output))
+        work(form, Case(**json.loads(case)), Path(output), options.threads)
     else:
         print(f"{'':28} {'fast':>9}  plain    tuned   memory  share  max difference")
         for case in QUICK if options.quick else CASES:
-            print(compare(case, repeats=3 if options.quick or case.task == "train" else 5), flush=True)
+            if options.only in str(case):
+                repeats = 3 if options.quick or case.task == "train" else 5
+                print(compare(case, repeats, options.threads), flush=True)

@@ -1,0 +1,129 @@
+"""A run, or the rest of one after a pause: what the loop tells becomes files beside the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pdenet_cli.errors import ModelError, TrainingError, UsageError
+from pdenet_cli.formats.output import write_beside
+from pdenet_cli.models import Model, ModelSpec, load_model, save_model, training_tensors
+from pdenet_cli.training.curves import draw_curves
+from pdenet_cli.training.journal import Journal, read_journal
+from pdenet_cli.training.loop import Budget, Clock, Validated, run
+from pdenet_cli.training.trainer import Stepped, Trainer
+from pdenet_cli.training.validation import Part
+
+SAVE_EVERY = 60.0  # seconds between checkpoints
+NOTHING_YET = (False, -1000.0)  # masked, dB: a warm-up never beats the masks
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a run leaves: the best model, the last state, the log, the curves."""
+
+    model: Path
+    last: Path
+    log: Path
+    curves: Path
+
+    @classmethod
+    def of(cls, model: Path) -> Files:
+        return cls(model, *(model.with_suffix(end) for end in (".last.safetensors", ".log.jsonl", ".curves.png")))
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of a run."""
+
+    files: Files
+    spec: ModelSpec  # of the best model, or of the last state where no model was good enough to keep
+    finished: bool  # False: it was stopped and can be resumed
+
+    def to_dict(self) -> dict[str, Any]:
+        files = {name: str(path) for name, path in asdict(self.files).items()}
+        return {"files": files, "finished": self.finished, **self.spec.to_dict()}
+
+
+class Sitting:
+    """A run, or the rest of one: what the loop tells becomes files."""
+
+    def __init__(
+        self, trainer: Trainer, parts: Sequence[Part], budget: Budget, clock: Clock, files: Files, spec: ModelSpec
+    ) -> None:
+        self.trainer, self.parts, self.budget, self.clock = trainer, parts, budget, clock
+        self.files, self.spec = files, spec
+        self.best = NOTHING_YET
+        self.best_spec: ModelSpec | None = None
+        self.latest: dict[str, Any] = {}
+        self.took = 0.0
+
+    def resume(self) -> None:
+        """Go on from the checkpoint, if it is of the same run."""
+        last = load_model(self.files.last)
+        for name in ("network", "config", "scale", "degradation", "recipe", "seed", "data"):
+            if (met := getattr(last.spec, name)) != (wanted := getattr(self.spec, name)):
+                was = f"{met} there, {wanted} now" if name != "data" else "other cubes"
+                raise UsageError(f"--resume: {self.files.last} is of another run: {name} differs ({was}).")
+        if (values := last.spec.extra.get("training")) is None:
+            raise ModelError(f"--resume: {self.files.last} is a model, not a checkpoint.")
+        self.trainer.restore(last.network, training_tensors(self.files.last), values)
+        self.clock.before, self.took = values["seconds"], values["took"]
+        self.best, self.latest = (values["best"][0], values["best"][1]), dict(last.spec.scores)
+        if self.files.model.exists():
+            self.best_spec = load_model(self.files.model).spec
+
+    def run(self, tell: Callable[[Stepped | Validated], None], stop: Callable[[], bool]) -> Trained:
+        """Walk the loop to its end or to a stop, with a checkpoint now and then and at the end."""
+        trainer, first = self.trainer, self.trainer.processes.first
+        journal = Journal(self.files.log, trainer.step) if first else None
+        if first:
+            self._checkpoint()  # at once, or a kill would leave the checkpoint of an earlier run for this one's
+        saved, finished = self.clock(), not first
+        try:
+            for event in run(trainer, self.parts, self.budget, self.clock, stop, self.took):
+                if journal is None:
+                    continue
+                tell(event)
+                if isinstance(event, Validated):
+                    journal.add(event, **trainer.chance_facts())
+                    self._keep(event)
+                    finished = event.done >= 1
+                else:
+                    journal.add(event)
+                if self.clock() - saved > SAVE_EVERY:
+                    self._checkpoint()
+                    saved = self.clock()
+        except TrainingError as error:
+            if first:
+                self._checkpoint()
+            kept = f"The weights before it are in {self.files.last}; try --init with it and a smaller --lr."
+            raise TrainingError(f"{error} {kept}") from error
+        finally:
+            if journal is not None:
+                journal.close()
+        if first:
+            self._checkpoint()
+            title = f"{self.files.model.stem}: {self.spec.network}, x{self.spec.scale}, {trainer.step:,} steps"
+            write_beside(self.files.curves, draw_curves(read_journal(self.files.log), title), overwrite=True)
+        return Trained(self.files, self.best_spec or self._described(self.latest), finished)
+
+    def _keep(self, event: Validated) -> None:
+        self.latest, self.took = event.scores, event.took
+        if event.step and (event.masked, event.scores["psnr"]) > self.best:
+            self.best = event.masked, event.scores["psnr"]
+            self.best_spec = self._described(event.scores)
+            save_model(self.files.model, Model(self.best_spec, self.trainer.product))
+
+    def _checkpoint(self) -> None:
+        tensors, values = self.trainer.state()
+        values |= {"seconds": self.clock(), "took": self.took, "best": self.best}
+        spec = replace(self._described(self.latest), extra={"training": values})
+        save_model(self.files.last, Model(spec, self.trainer.product), tensors)
+
+    def _described(self, scores: Mapping[str, Any]) -> ModelSpec:
+        minutes = round(self.clock() / 60, 2)
+        extra = {"masks": self.trainer.chance_facts()}
+        return replace(self.spec, steps=self.trainer.step, minutes=minutes, scores=scores, extra=extra)

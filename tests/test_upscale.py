@@ -1,0 +1,249 @@
+"""`pdenet upscale` and `pdenet uncertainty` as a user meets them: files, exit codes, broken-off runs."""
+
+import dataclasses
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from pdenet_cli import CubeMeta, create_cube, open_cube
+from pdenet_cli.georeference import Georeference
+from pdenet_cli.models import Model, ModelSpec, save_model
+from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Weights files of small untrained networks: `pdenet` with randomness, `template` without."""
+    folder = tmp_path_factory.mktemp("models")
+    torch.manual_seed(0)
+    config = dataclasses.replace(CONFIGS["tiny"], stages=1, units=2)
+    for name, kind in (("pdenet", PDENet), ("template", TemplateNet)):
+        spec = ModelSpec(name, dataclasses.asdict(config), 4, {}, "test")
+        save_model(folder / f"{name}.safetensors", Model(spec, kind(config)))
+    return folder
+
+
+@pytest.fixture
+def scene(tmp_path):
+    """A small georeferenced ENVI scene."""
+    meta = CubeMeta(
+        5,
+        40,
+        30,
+        np.dtype("<i2"),
+        interleave="bil",
+        wavelengths=(450, 550, 650, 750, 850),
+        wavelength_units="Nanometers",
+        nodata=-999.0,
+        reflectance_scale=10000.0,
+        georeference=Georeference((500000.0, 30.0, 0.0, 4649000.0, 0.0, -30.0), "EPSG:32616"),
+    )
+    rng = np.random.default_rng(0)
+    with create_cube(tmp_path / "scene.hdr", meta) as cube:
+        pixels = rng.integers(100, 9000, meta.shape(), dtype="i2")
+        pixels[:, :6, :6] = -999
+        cube.write(meta.window, pixels)
+    return tmp_path / "scene.hdr"
+
+
+def test_the_finer_cube_keeps_format_numbers_and_ground(pdenet, scene, models, tmp_path):
+    out = tmp_path / "fine.hdr"
+    ran = pdenet("upscale", scene, "-o", out, "--model", models / "pdenet.safetensors", "--quicklook")
+    assert ran.returncode == 0, ran.stderr
+    with open_cube(scene) as coarse, open_cube(out) as fine:
+        assert fine.meta.shape() == (5, 160, 120)
+        assert fine.meta.dtype == np.dtype("<i2")
+        assert fine.meta.interleave == "bil"
+        assert fine.meta.wavelengths == coarse.meta.wavelengths
+        assert fine.meta.georeference.transform == (500000.0, 7.5, 0.0, 4649000.0, 0.0, -7.5)
+        pixels = fine.read()
+        assert (pixels[:, :24, :24] == -999).all()
+        assert (pixels[:, 24:, 24:] >= 0).all()
+    report = json.loads((tmp_path / "fine.report.json").read_text())
+    assert report["job"]["samples"] == 8
+    assert set(report["job"]["inputs"]) == {"scene.hdr", "scene.img"}
+    assert len(report["job"]["model"]["sha256"]) == 64
+    assert (tmp_path / "fine.png").read_bytes().startswith(b"\x89PNG")
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_uncertainty_maps_lie_on_the_same_ground(pdenet, scene, models, tmp_path):
+    maps = tmp_path / "maps"
+    ran = pdenet("uncertainty", scene, "-o", maps, "--model", models / "pdenet.safetensors", "--samples", 4)
+    assert ran.returncode == 0, ran.stderr
+    for name, bands in (("std", 5), ("share", 5), ("std_merged", 1), ("share_merged", 1)):
+        with open_cube(maps / f"scene_{name}.hdr") as cube:
+            assert cube.meta.shape() == (bands, 160, 120)
+            assert cube.meta.dtype == np.float32
+            assert cube.meta.georeference.transform[1] == 7.5
+            values = cube.read()
+        assert np.isnan(values[:, :24, :24]).all()
+        assert (values[:, 30:, 30:] >= 0).all()
+        assert values[:, 30:, 30:].max() > 0
+    assert not (maps / "scene.hdr").exists()
+
+
+def test_one_pass_writes_what_two_commands_write(pdenet, scene, models, tmp_path):
+    model = ("--model", models / "pdenet.safetensors", "--samples", 3)
+    assert pdenet("upscale", scene, "-o", tmp_path / "a.hdr", "--with-uncertainty", *model).returncode == 0
+    assert pdenet("uncertainty", scene, "-o", tmp_path / "b", "--map", "std", *model).returncode == 0
+    assert (tmp_path / "a_std.img").read_bytes() == (tmp_path / "b" / "scene_std.img").read_bytes()
+    assert not (tmp_path / "b" / "scene_share.img").exists()
+
+
+def test_a_model_without_randomness_is_refused_for_uncertainty(pdenet, scene, models, tmp_path):
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "m", "--model", models / "template.safetensors")
+    assert ran.returncode == 4
+    assert "template" in ran.stderr
+    assert "no randomness" in ran.stderr
+    out = tmp_path / "t.hdr"
+    assert pdenet("upscale", scene, "-o", out, "--model", models / "template.safetensors").returncode == 0
+
+
+def test_tiles_bands_and_types_are_the_users_choice(pdenet, scene, models, tmp_path):
+    model = ("--model", models / "pdenet.safetensors", "--samples", 2)
+    assert pdenet("upscale", scene, "-o", tmp_path / "whole.hdr", *model, "--dtype", "float32").returncode == 0
+    cut = ("--tile", 11, "--dtype", "float32", "--memory", "50MB")
+    assert pdenet("upscale", scene, "-o", tmp_path / "cut.hdr", *model, *cut).returncode == 0
+    whole, cut = (open_cube(tmp_path / f"{name}.hdr").read() for name in ("whole", "cut"))
+    assert whole.dtype == np.float32
+    np.testing.assert_allclose(cut, whole, atol=0.1)  # of 10000: 1e-5
+    some = pdenet("upscale", scene, "-o", tmp_path / "some.tif", *model, "--bands", "1:3")
+    assert some.returncode == 0, some.stderr
+    assert open_cube(tmp_path / "some.tif").meta.wavelengths == (550, 650)
+
+
+def test_a_dry_run_tells_and_writes_nothing(pdenet, scene, models, tmp_path):
+    before = sorted(tmp_path.iterdir())
+    ran = pdenet("upscale", scene, "-o", tmp_path / "x.hdr", "--model", models / "pdenet.safetensors", "--dry-run")
+    assert ran.returncode == 0, ran.stderr
+    for words in ("on disk", "memory", "tiles", "time"):
+        assert words in ran.stdout
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_one_bad_scene_of_several_does_not_stop_the_others(pdenet, scene, models, tmp_path):
+    (tmp_path / "bad.tif").write_text("no picture")
+    out = tmp_path / "out"
+    ran = pdenet("upscale", tmp_path / "bad.tif", scene, "-o", out, "--model", models / "pdenet.safetensors")
+    assert ran.returncode == 7
+    assert "bad.tif" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert open_cube(out / "scene_x4.hdr").meta.rows == 160
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (["--scale", "8"], 4, "x4 model"),
+        (["--memory", "lots"], 2, "--memory"),
+        (["--memory", "10kB"], 6, "--memory"),
+        (["--bands", "9:12"], 2, "Bands"),
+        (["--bands", "all"], 2, "--bands"),
+        (["--dtype", "elephant"], 2, "--dtype"),
+        (["--device", "warp"], 6, "warp"),
+        (["--model", "nowhere"], 4, "nowhere"),
+        (["-o", "x.xyz"], 5, "suffix"),
+        (["-o", "none/x.hdr"], 5, "not a folder"),
+        (["--samples", "0"], 2, "samples"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(pdenet, scene, models, tmp_path, options, code, says):
+    defaults = {"-o": str(tmp_path / "x.hdr"), "--model": str(models / "pdenet.safetensors")}
+    given = dict(zip(options[::2], options[1::2], strict=True))
+    arguments = [word for pair in (defaults | given).items() for word in pair]
+    ran = pdenet("upscale", scene, *arguments, cwd=tmp_path)
+    assert ran.returncode == code, ran.stderr
+    assert says in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert not (tmp_path / "x.hdr").exists()
+
+
+def start(*arguments, **options):
+    command = [sys.executable, "-m", "pdenet_cli", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def wait_for_tile(folder, count=1, seconds=60):
+    """Until a run in `folder` has noted so many tiles."""
+    for _ in range(seconds * 100):
+        journals = list(folder.glob(".*.journal"))
+        if journals and journals[0].read_text().count("tile ") >= count:
+            return
+        time.sleep(0.01)
+    raise TimeoutError
+
+
+def test_a_killed_run_resumes_to_the_same_bytes(pdenet, scene, models, tmp_path):
+    tiles = ("--model", models / "pdenet.safetensors", "--tile", 4, "--samples", 2, "--with-uncertainty")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert pdenet("upscale", scene, "-o", tmp_path / "a" / "fine.hdr", *tiles).returncode == 0
+    chance = random.Random(4)
+    for moment in (1, 5, 12):
+        run = start("upscale", scene, "-o", tmp_path / "b" / "fine.hdr", *tiles, "--resume")
+        wait_for_tile(tmp_path / "b", moment)
+        time.sleep(chance.random() / 20)
+        run.kill()
+        run.communicate()
+    assert pdenet("upscale", scene, "-o", tmp_path / "b" / "fine.hdr", *tiles, "--resume").returncode == 0
+    for file in (tmp_path / "a").glob("*.img"):
+        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes(), file.name
+    again = pdenet("upscale", scene, "-o", tmp_path / "b" / "fine.hdr", *tiles, "--resume")
+    assert again.returncode == 0  # finished already: nothing to do
+
+
+def test_ctrl_c_leaves_a_state_to_resume_and_exits_130(pdenet, scene, models, tmp_path):
+    tiles = ("--model", models / "pdenet.safetensors", "--tile", 4, "--samples", 2)
+    run = start("upscale", scene, "-o", tmp_path / "fine.hdr", *tiles)
+    wait_for_tile(tmp_path)
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "Traceback" not in said
+    assert "--resume" in said
+    assert not (tmp_path / "fine.hdr").exists()
+    other = pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *tiles, "--resume", "--seed", 5)
+    assert other.returncode == 5
+    assert "another seed" in other.stderr
+    assert pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *tiles, "--resume").returncode == 0
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_full_disk_ends_in_one_line_and_leaves_nothing(scene, models, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    limit = "ulimit -f 100; exec "  # blocks of 512 or 1024 bytes: less than the output
+    words = [sys.executable, "-m", "pdenet_cli", "upscale", scene, "-o", out / "fine.hdr"]
+    words += ["--model", models / "pdenet.safetensors", "--samples", "1"]
+    ran = subprocess.run(["bash", "-c", limit + " ".join(map(str, words))], capture_output=True, text=True)
+    assert ran.returncode == 5, ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert ran.stderr.count("\n") == 1
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_refused(pdenet, scene, models, tmp_path):
+    (tmp_path / "shut").mkdir(mode=0o500)
+    ran = pdenet("upscale", scene, "-o", tmp_path / "shut" / "x.hdr", "--model", models / "pdenet.safetensors")
+    assert ran.returncode == 5
+
+
+def test_an_input_that_vanishes_is_named(scene, models, tmp_path):
+    tiles = ("--model", models / "pdenet.safetensors", "--tile", 4, "--samples", 2)
+    run = start("upscale", scene, "-o", tmp_path / "fine.hdr", *tiles)
+    wait_for_tile(tmp_path)
+    scene.with_suffix(".img").unlink()
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 3
+    assert "scene" in said
+    assert not (tmp_path / "fine.hdr").exists()

@@ -1,0 +1,272 @@
+"""Zarr stores against zarr itself, folders of PNGs against their pictures, and both against trickery."""
+
+import json
+import struct
+import sys
+import tracemalloc
+
+import imagecodecs
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pdenet_cli import CubeMeta, Window, create_cube, open_cube
+from pdenet_cli.errors import FormatError, OutputError
+from pdenet_cli.formats import limits, zarr_store
+from tests.test_mat import full, numbers, shapes, write
+
+zarr = pytest.importorskip("zarr")
+relaxed = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@relaxed
+@given(
+    shape=shapes,
+    dtype=st.sampled_from(["u1", "<i2", ">u2", "<f4", ">f8"]),
+    interleave=st.sampled_from(["bsq", "bil", "bip"]),
+    seed=st.integers(0, 9),
+)
+def test_zarr_reads_what_we_write(shape, dtype, interleave, seed, tmp_path):
+    pixels = numbers(shape, dtype, seed)
+    write(tmp_path / "a.zarr", pixels, interleave=interleave, variable="hsi")
+    found = zarr.open_group(tmp_path / "a.zarr", mode="r")["hsi"]
+    order = {"bsq": (0, 1, 2), "bil": (1, 0, 2), "bip": (2, 0, 1)}[interleave]
+    np.testing.assert_array_equal(found[:].transpose(order), pixels)
+    assert set(found.metadata.dimension_names) == {"band", "y", "x"}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("inside", [None, "deep/cube"])
+def test_both_versions_are_read_as_an_array_or_a_group(version, inside, tmp_path):
+    pixels = numbers((4, 5, 6))
+    path = tmp_path / "a.zarr"
+    about = dict(data=pixels, chunks=(2, 3, 4), attributes={"wavelength": [1, 2, 3, 4], "sensor": "X"})
+    if inside is None:
+        zarr.create_array(path, zarr_format=version, **about)
+    else:
+        zarr.open_group(path, mode="w", zarr_format=version).create_array(inside, **about)
+    for variable in (None, inside):
+        cube = open_cube(path, variable=variable)
+        np.testing.assert_array_equal(cube.read(), pixels)
+        np.testing.assert_array_equal(cube.read(Window(1, 2, 3, 3)), pixels[:, 1:4, 2:5])
+        assert cube.meta.wavelengths == (1, 2, 3, 4)
+        assert cube.meta.extra == {"sensor": "X"}
+
+
+def test_sharded_and_oddly_packed_arrays_are_read(tmp_path):
+    pixels = numbers((4, 6, 6))
+    about = dict(data=pixels, chunks=(2, 3, 3), shards=(4, 6, 6), compressors=zarr.codecs.BloscCodec())
+    zarr.create_array(tmp_path / "a.zarr", **about)
+    np.testing.assert_array_equal(open_cube(tmp_path / "a.zarr").read(), pixels)
+
+
+def test_an_interrupted_output_keeps_its_chunks(tmp_path):
+    pixels, parts = numbers((4, 5, 7), "u1"), (tmp_path / "part",)
+    meta = CubeMeta(*pixels.shape, pixels.dtype, **full())
+    assert zarr_store.FORMAT.create is not None
+    zarr_store.FORMAT.create(parts, meta).write(meta.window, pixels)
+    np.testing.assert_array_equal(zarr_store.FORMAT.create(parts, meta).read(), pixels)
+
+
+def test_chunks_are_a_few_megabytes_at_most():
+    for bands, dtype in ((5, "u1"), (224, "<f4"), (5000, "<f8")):
+        chunks = zarr_store._chunks(CubeMeta(bands, 1000, 1000, np.dtype(dtype)), "brc")
+        assert chunks[1:] == (64, 64)
+        assert np.prod(chunks) * np.dtype(dtype).itemsize <= 4 << 20
+
+
+def test_without_zarr_the_extra_to_install_is_named(tmp_path, monkeypatch):
+    write(tmp_path / "a.zarr", numbers((4, 5, 5)))
+    monkeypatch.setitem(sys.modules, "zarr", None)
+    with pytest.raises(FormatError, match=r"install pdenet\[zarr\]"):
+        open_cube(tmp_path / "a.zarr")
+    meta = CubeMeta(2, 3, 4, np.dtype("u1"))
+    with pytest.raises(OutputError, match=r"install pdenet\[zarr\]"), create_cube(tmp_path / "b.zarr", meta):
+        pass
+
+
+def edited(path, **changes):
+    header = json.loads((path / "zarr.json").read_text())
+    (path / "zarr.json").write_text(json.dumps(header | changes))
+
+
+def tricky_store(path, kind):
+    zarr.create_array(path, data=numbers((4, 10, 10), "u1"), chunks=(4, 10, 10), compressors=None)
+    chunk = path / "c/0/0/0"
+    if kind == "eight terabytes without a chunk":
+        edited(path, shape=[20000, 20000, 20000])
+        chunk.unlink()
+    elif kind == "eight terabytes and one chunk":
+        edited(path, shape=[20000, 20000, 20000])
+    elif kind == "a chunk too large for memory":
+        edited(path, chunk_grid={"name": "regular", "configuration": {"chunk_shape": [100000, 10000, 10]}})
+    elif kind == "a negative size":
+        edited(path, shape=[4, -10, 10])
+    elif kind == "a chunk that is a link":
+        secret = path.with_name("secret")
+        secret.write_bytes(b"secret of another file".ljust(400))
+        chunk.unlink()
+        chunk.symlink_to(secret)
+    elif kind == "a header that is a link":
+        (path / "zarr.json").rename(path.with_name("header"))
+        (path / "zarr.json").symlink_to(path.with_name("header"))
+    elif kind == "a pickle":
+        edited(path, codecs=[{"name": "numcodecs.pickle", "configuration": {}}])
+    elif kind == "an unknown codec":
+        edited(path, codecs=[{"name": "bytes"}, {"name": "mystery"}])
+    elif kind == "texts":
+        edited(path, data_type="string")
+    elif kind == "not JSON":
+        (path / "zarr.json").write_text("{" * 100)
+    elif kind == "JSON without end":
+        (path / "zarr.json").write_text("[" * 100_000)
+    elif kind == "an empty header":
+        (path / "zarr.json").write_text("")
+    elif kind == "a short chunk":
+        chunk.write_bytes(b"1234")
+    elif kind == "two axes":
+        edited(path, shape=[40, 10])
+
+
+STORES = """eight terabytes without a chunk; eight terabytes and one chunk; a chunk too large for memory;
+a negative size; a chunk that is a link; a header that is a link; a pickle; an unknown codec; texts; not JSON;
+JSON without end; an empty header; a short chunk; two axes""".replace("\n", " ").split("; ")
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_a_tricky_store_ends_in_one_line(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "free_memory", lambda: 2_000_000_000)
+    tricky_store(tmp_path / "a.zarr", kind)
+    refuses(tmp_path / "a.zarr")
+
+
+def refuses(path):
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError) as error:
+            open_cube(path, axes="brc").read()
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
+    assert "\n" not in str(error.value)
+    assert path.name in str(error.value)
+    assert "secret of" not in str(error.value)
+    return str(error.value)
+
+
+def test_a_variable_does_not_lead_out_of_the_store(tmp_path):
+    write(tmp_path / "a.zarr", numbers((4, 5, 5)))
+    write(tmp_path / "b.zarr", numbers((4, 5, 5)))
+    (tmp_path / "a.zarr" / "link").symlink_to(tmp_path / "b.zarr" / "cube")
+    for variable in ("../b.zarr/cube", "link"):
+        with pytest.raises(FormatError, match="leads out"):
+            open_cube(tmp_path / "a.zarr", variable=variable)
+    assert open_cube(tmp_path / "a.zarr").meta.variable == "cube"
+
+
+def test_a_pickle_in_an_old_store_is_not_run(tmp_path):
+    (tmp_path / "a.zarr").mkdir()
+    header = dict(zarr_format=2, shape=[4, 5, 6], chunks=[4, 5, 6], dtype="|u1", order="C", fill_value=0)
+    header |= dict(filters=[{"id": "pickle", "protocol": 4}], compressor=None)
+    (tmp_path / "a.zarr" / ".zarray").write_text(json.dumps(header))
+    (tmp_path / "a.zarr" / "0.0.0").write_bytes(b"cposix\nabort\n(tR.")
+    assert "pickle" in refuses(tmp_path / "a.zarr")
+
+
+def test_a_second_header_hides_nothing(tmp_path):
+    zarr.create_array(tmp_path / "a.zarr", data=numbers((4, 5, 5)), chunks=(4, 5, 5), zarr_format=2)
+    hidden = dict(zarr_format=3, node_type="array", shape=[4, 5, 5], data_type="uint16", attributes={})
+    hidden |= dict(codecs=[{"name": "numcodecs.pickle"}], fill_value=0)
+    (tmp_path / "a.zarr" / "zarr.json").write_text(json.dumps(hidden))
+    np.testing.assert_array_equal(open_cube(tmp_path / "a.zarr").read(), numbers((4, 5, 5)))
+
+
+def png_scene(folder, bands=31, dtype="u2", name="balloons_ms_{:02d}.png", seed=0):
+    folder.mkdir(parents=True)
+    top = np.iinfo(dtype).max
+    pixels = np.random.default_rng(seed).integers(0, top, (bands, 8, 9), dtype, endpoint=True)
+    for band in range(bands):
+        (folder / name.format(band + 1)).write_bytes(imagecodecs.png_encode(pixels[band]))
+    return pixels
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2"])
+def test_a_cave_scene_is_a_cube_with_its_wavelengths(dtype, tmp_path):
+    pixels = png_scene(tmp_path / "balloons_ms" / "balloons_ms", dtype=dtype)
+    for other in ("Thumbs.db", "balloons_RGB.bmp"):
+        (tmp_path / "balloons_ms" / "balloons_ms" / other).write_bytes(b"x")
+    for folder in (tmp_path / "balloons_ms", tmp_path / "balloons_ms" / "balloons_ms"):
+        cube = open_cube(folder)
+        np.testing.assert_array_equal(cube.read(), pixels)
+        np.testing.assert_array_equal(cube.read(Window(2, 3, 4, 5), slice(3, 9, 2)), pixels[3:9:2, 2:6, 3:8])
+        assert cube.meta.dtype == np.dtype(dtype)
+        assert cube.meta.wavelengths == tuple(range(400, 701, 10))
+
+
+def test_bands_are_sorted_by_their_number_and_others_ignored(tmp_path):
+    pixels = png_scene(tmp_path / "scene", bands=12, name="b{}.png")
+    (tmp_path / "scene" / "b5.png").unlink()
+    (tmp_path / "scene" / "preview.png").write_bytes(imagecodecs.png_encode(np.zeros((2, 2, 3), "u1")))
+    cube = open_cube(tmp_path / "scene")
+    np.testing.assert_array_equal(cube.read(), np.delete(pixels, 4, axis=0))
+    assert cube.meta.wavelengths is None
+    assert cube.meta.band_names[-1] == "b12"
+    assert "1 other PNGs" in cube.meta.notes[0]
+    assert "such as 5" in cube.meta.notes[1]
+
+
+def test_colour_pngs_count_as_grey_only_if_their_channels_are_equal(tmp_path):
+    pixels = png_scene(tmp_path / "scene", bands=3, name="b{}.png")
+    for band in range(3):
+        colours = np.repeat(pixels[band][..., None], 3, axis=-1)
+        (tmp_path / "scene" / f"b{band + 1}.png").write_bytes(imagecodecs.png_encode(colours))
+    np.testing.assert_array_equal(open_cube(tmp_path / "scene").read(), pixels)
+    colours[0, 0, 1] += 1
+    (tmp_path / "scene" / "b3.png").write_bytes(imagecodecs.png_encode(colours))
+    assert "colour picture" in refuses_in(tmp_path / "scene")
+
+
+def refuses_in(folder):
+    with pytest.raises(FormatError) as error:
+        open_cube(folder).read()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_several_scenes_are_named(tmp_path):
+    png_scene(tmp_path / "cave" / "a", bands=2)
+    png_scene(tmp_path / "cave" / "b", bands=2)
+    assert "2 folders of PNGs (a, b" in refuses_in(tmp_path / "cave")
+
+
+@pytest.mark.parametrize(
+    "kind", ["another size", "another depth", "text", "cut", "damaged", "huge", "palette", "twice"]
+)
+def test_a_damaged_or_lying_folder_ends_in_one_line(kind, tmp_path):
+    png_scene(tmp_path / "scene", bands=4, name="b{}.png")
+    file = tmp_path / "scene" / "b3.png"
+    content = file.read_bytes()
+    if kind == "another size":
+        file.write_bytes(imagecodecs.png_encode(np.zeros((8, 8), "u2")))
+    elif kind == "another depth":
+        file.write_bytes(imagecodecs.png_encode(np.zeros((8, 9), "u1")))
+    elif kind == "text":
+        file.write_text("hello")
+    elif kind == "cut":
+        file.write_bytes(content[:60])
+    elif kind == "damaged":
+        file.write_bytes(content[:60] + b"\xff" * 40 + content[100:])
+    elif kind in ("huge", "palette"):
+        size = struct.pack(">II", 1 << 30, 1 << 30) if kind == "huge" else content[16:24]
+        for other in (tmp_path / "scene").iterdir():
+            colour = 3 if kind == "palette" else 0
+            other.write_bytes(content[:16] + size + bytes([8, colour]) + content[26:])
+    elif kind == "twice":
+        (tmp_path / "scene" / "b03.png").write_bytes(content)
+    tracemalloc.start()
+    try:
+        assert "scene" in refuses_in(tmp_path / "scene")
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
