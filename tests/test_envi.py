@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.formats.envi import DTYPES
+from pdenet_cli.formats.envi_header import DTYPES
 
 PIXELS = np.arange(2 * 3 * 4, dtype="<u2").reshape(2, 3, 4)
 FIELDS = {

@@ -28,7 +28,7 @@ from pdenet_cli.training.journal import read_journal
 from pdenet_cli.training.loop import Validated
 from pdenet_cli.training.processes import Processes
 from pdenet_cli.training.recipe import RECIPES, SHARP
-from pdenet_cli.training.trainer import new_network
+from pdenet_cli.training.trainer import Trainer, new_network
 from pdenet_cli.training.validation import held_out_parts, validate
 
 
@@ -271,6 +271,18 @@ def test_a_run_starts_from_given_weights(cubes, tmp_path):
 def test_what_cannot_be_is_said(cubes, tmp_path, changes, words):
     with pytest.raises(UsageError, match=words):
         train(plan(cubes, device="cpu", **changes), tmp_path / "m.safetensors")
+
+
+def test_a_batch_steps_as_its_elements_one_by_one(scenes):
+    recipe = replace(RECIPES["fast"](4), batch=5, patch=16, bands=3)
+    losses = []
+    for one_by_one in (True, False):
+        patches = Patches(scenes, recipe, 4, seed=0)
+        network = new_network("pdenet", "tiny", 4, seed=0)
+        trainer = Trainer(network, patches, Degradation(4), torch.device("cpu"))
+        trainer.one_by_one = one_by_one
+        losses.append([trainer.advance(done).loss for done in (0.1, 0.3, 0.5, 0.9)])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
 
 
 # Broken runs

@@ -1,35 +1,24 @@
-"""ENVI: a block of numbers and a text header beside it.
-
-The header is read by our own few lines, because SPy stops at a byte-order mark, at an unknown data type and
-at what other tools leave out; it is written by SPy.
-"""
+"""ENVI: a block of numbers and a text header beside it, which is written by SPy."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from spectral.io import envi as spy
 
 from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import crs
 from pdenet_cli.formats.base import Format, OpenOptions
+from pdenet_cli.formats.envi_header import DTYPES, Header
 from pdenet_cli.formats.raw import RawArray
 from pdenet_cli.georeference import Georeference
 
-DTYPES = {int(code): np.dtype(kind) for code, kind in spy.dtype_map}
 DATA_SUFFIXES = (".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".cube")
 NOT_DATA = {".hdr", ".xml", ".txt", ".json", ".png", ".jpg", ".csv", ".sta", ".enp", ".partial", ".ovr"}
 NOT_DATA |= {".tif", ".tiff"}  # DESIS keeps an ENVI header beside its TIFF
-MAX_HEADER_BYTES = 64 << 20
-
-# What the header says about the layout of this one file: never carried over to another.
-LAYOUT = {"samples", "lines", "bands", "data type", "interleave", "byte order", "header offset", "file type"}
-LAYOUT |= {"file compression", "major frame offsets", "minor frame offsets"}
 
 
 def _recognises(path: Path, head: bytes) -> bool:
@@ -87,166 +76,6 @@ def _data_beside(header: Path) -> Path:
 
 def _neighbours(path: Path) -> list[Path]:
     return sorted(p for p in path.absolute().parent.iterdir() if p.is_file())
-
-
-@dataclass(frozen=True)
-class Header:
-    """The fields of an ENVI header: lower-case names, values as text, lists still in their braces."""
-
-    path: Path
-    fields: dict[str, str]
-
-    @classmethod
-    def read(cls, path: Path) -> Header:
-        """The header in `path` as real tools write it: any line ends, any case, comments, a BOM."""
-        if path.stat().st_size > MAX_HEADER_BYTES:
-            raise FormatError(f"{path}: {path.stat().st_size:,} bytes are too many for an ENVI header.")
-        raw = path.read_bytes()
-        try:
-            text = raw.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            text = raw.decode("latin-1")
-        fields: dict[str, str] = {}
-        lines = iter(text.splitlines()[1:])
-        for line in lines:
-            name, equals, value = line.partition("=")
-            if not equals or line.lstrip().startswith(";"):
-                continue
-            value = value.strip()
-            if value.startswith("{"):
-                rest = [value]
-                while "}" not in rest[-1]:
-                    try:
-                        rest.append(next(lines))
-                    except StopIteration:
-                        raise FormatError(
-                            f"{path}: '{name.strip()}' opens a brace and never closes it."
-                        ) from None
-                value = "\n".join(rest).strip()
-            fields[name.strip().lower()] = value
-        return cls(path, fields)
-
-    def meta(self) -> CubeMeta:
-        """All that the header says of its cube; what cannot be trusted is refused or noted."""
-        kind = self.fields.get("file type", "").lower()
-        if "spectral library" in kind:
-            raise FormatError(f"{self.path}: a spectral library, not a cube.")
-        if self.fields.get("file compression", "0").strip() not in ("0", ""):
-            raise FormatError(f"{self.path}: compressed ENVI data are not read. Save it uncompressed.")
-        if any(float(x) for name in ("major", "minor") for x in self.numbers(f"{name} frame offsets") or ()):
-            raise FormatError(f"{self.path}: frame offsets are not read. Save it as plain ENVI.")
-        interleave = self.fields.get("interleave", "bsq").strip().lower()
-        if interleave not in INTERLEAVES:
-            raise FormatError(f"{self.path}: interleave '{interleave}' is not bsq, bil or bip.")
-        defaults = self.numbers("default bands")
-        good = self.numbers("bbl")
-        bands = self.size("bands")
-        known = LAYOUT | KNOWN
-        notes = () if "byte order" in self.fields else ("no byte order in the header: little-endian assumed",)
-        scale = self.number("reflectance scale factor")
-        return CubeMeta(
-            bands=bands,
-            rows=self.size("lines"),
-            columns=self.size("samples"),
-            dtype=self.dtype(),
-            interleave=interleave,
-            wavelengths=self.numbers("wavelength"),
-            wavelength_units=self.fields.get("wavelength units"),
-            fwhm=self.numbers("fwhm"),
-            good_bands=None if good is None else tuple(g != 0 for g in good),
-            band_names=self.items("band names"),
-            default_bands=_zero_based(defaults, bands),
-            nodata=self.number("data ignore value"),
-            reflectance_scale=scale if scale else None,
-            gains=self.numbers("data gain values"),
-            offsets=self.numbers("data offset values"),
-            georeference=self.georeference(),
-            extra={name: value for name, value in self.fields.items() if name not in known},
-            notes=notes,
-        )
-
-    def dtype(self) -> np.dtype[Any]:
-        code = self.integer("data type", None)
-        if code not in DTYPES:
-            raise FormatError(
-                f"{self.path}: data type {code} is none of ENVI's ({', '.join(map(str, DTYPES))})."
-            )
-        order = self.integer("byte order", 0)
-        if order not in (0, 1):
-            raise FormatError(f"{self.path}: byte order {order} is neither 0 (little) nor 1 (big).")
-        kind: np.dtype[Any] = DTYPES[code]
-        return kind.newbyteorder(">" if order else "<")
-
-    def georeference(self) -> Georeference:
-        items = self.items("map info")
-        system = self.fields.get("coordinate system string", "").strip("{} \t\r\n") or None
-        if items is None or len(items) < 7:
-            return Georeference(crs=system)
-        try:
-            column, row, x, y, width, height = (float(item) for item in items[1:7])
-        except ValueError:
-            return Georeference(crs=system, native={"map info": (items[0], items[7:])})
-        rotation = next((t.partition("=")[2] for t in items[7:] if t.lower().startswith("rotation")), "0")
-        angle = math.radians(float(rotation))
-        cos, sin = math.cos(angle), math.sin(angle)
-        xc, xr, yc, yr = width * cos, width * sin, height * sin, -height * cos
-        column, row = column - 1, row - 1  # the header counts pixel corners from 1
-        tail = tuple(t for t in items[7:] if not t.lower().startswith("rotation"))
-        return Georeference(
-            transform=(x - xc * column - xr * row, xc, xr, y - yc * column - yr * row, yc, yr),
-            crs=system or crs.from_map_info(items[0], tail),
-            anchor=(column, row),
-            native={"map info": (items[0], tail)} | ({"wkt": system} if system else {}),
-        )
-
-    def size(self, name: str) -> int:
-        value = self.integer(name, None)
-        if value < 1:
-            raise FormatError(f"{self.path}: '{name} = {value}' is not a size.")
-        return value
-
-    def integer(self, name: str, default: int | None) -> int:
-        text = self.fields.get(name, "").strip()
-        if not text and default is not None:
-            return default
-        try:
-            value = int(text)
-        except ValueError:
-            met = f"'{name} = {text}' is not a whole number" if text else f"the header has no '{name}'"
-            raise FormatError(f"{self.path}: {met}.") from None
-        if value < 0:
-            raise FormatError(f"{self.path}: '{name} = {text}' is negative.")
-        return value
-
-    def number(self, name: str) -> float | None:
-        try:
-            return float(self.fields[name].strip("{} \t"))
-        except (KeyError, ValueError):
-            return None
-
-    def items(self, name: str) -> tuple[str, ...] | None:
-        text = self.fields.get(name, "").strip()
-        if not text:
-            return None
-        return tuple(" ".join(item.split()) for item in text.strip("{}").split(",") if item.strip())
-
-    def numbers(self, name: str) -> tuple[float, ...] | None:
-        items = self.items(name)
-        try:
-            return None if items is None else tuple(float(item) for item in items)
-        except ValueError:
-            return None
-
-
-KNOWN = {"wavelength", "wavelength units", "fwhm", "bbl", "band names", "default bands", "data ignore value"}
-KNOWN |= {"reflectance scale factor", "data gain values", "data offset values"}
-KNOWN |= {"map info", "coordinate system string"}
-
-
-def _zero_based(bands: tuple[float, ...] | None, count: int) -> tuple[int, ...] | None:
-    if bands is None or not all(1 <= b <= count for b in bands):
-        return None
-    return tuple(int(b) - 1 for b in bands)
 
 
 def _outputs(path: Path) -> tuple[Path, ...]:

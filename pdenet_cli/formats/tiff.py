@@ -11,9 +11,10 @@ from defusedxml import ElementTree
 from tifffile import TiffFile
 
 from pdenet_cli.cube import Cube, CubeMeta
-from pdenet_cli.formats import envi, gdal_metadata, geokeys, tiff_header
+from pdenet_cli.formats import gdal_metadata, geokeys, tiff_header
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import interleave
+from pdenet_cli.formats.envi_header import Header
 from pdenet_cli.formats.raw import RawArray
 from pdenet_cli.formats.tiff_pages import check_structure, picture
 
@@ -111,7 +112,7 @@ def _envi_bands(path: Path, meta: CubeMeta) -> dict[str, Any]:
     header = next((p for p in (path.with_suffix(".hdr"), path.with_suffix(".HDR")) if p.is_file()), None)
     if header is None:
         return {}
-    beside = envi.Header.read(header).meta()
+    beside = Header.read(header).meta()
     if beside.shape() != meta.shape():
         return {}
     return {name: value for name in SPECTRAL if (value := getattr(beside, name)) is not None}

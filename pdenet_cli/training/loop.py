@@ -74,28 +74,37 @@ def run(
     `took` is what the last validation before a pause took; the end of a run keeps time for one more.
     Every process of the run walks this loop; only the first validates.
     """
-    last_end = 0.0
+    rested_since = step_took = behind = 0.0
+
+    def share_done() -> float:
+        """What is behind, with time kept for a last step, a last validation and the files."""
+        nonlocal behind
+        passes = DRAWS if trainer.network.random and not trainer.masked else 1  # it will be masked by then
+        reserve = 1.3 * took * passes + step_took + CLOSING
+        # The reserve comes and goes with the load of the machine; the schedule must not run back.
+        behind = max(behind, budget.done(trainer.step, clock(), reserve))
+        return behind
 
     def validated(done: float) -> Validated:
-        nonlocal took, last_end
+        nonlocal took, rested_since
         begun = clock()
         scores = validate(trainer.product, parts, trainer.draw(DRAWS), trainer.device)
-        last_end = clock()
-        took = last_end - begun
-        return Validated(trainer.step, done, last_end, scores, trainer.masked, took)
+        rested_since = clock()
+        took = rested_since - begun
+        return Validated(trainer.step, done, rested_since, scores, trainer.masked, took)
 
     if trainer.step == 0 and trainer.processes.first:
         yield validated(0.0)
     while True:
-        done = budget.done(trainer.step, clock(), 1.3 * took + CLOSING)
-        done, stopped = trainer.processes.agree((done, float(stop())), trainer.device)
+        done, stopped = trainer.processes.agree((share_done(), float(stop())), trainer.device)
         if stopped or done >= 1:
             break
-        stepped = trainer.advance(done, clock())
-        yield stepped
-        after = budget.done(trainer.step, clock(), 1.3 * took + CLOSING)
+        begun = clock()
+        yield trainer.advance(done, begun)
+        step_took = clock() - begun
+        after = share_done()
         due = math.floor(after * VALIDATIONS) > math.floor(done * VALIDATIONS) and after < 1
-        rested = budget.steps is not None or clock() - last_end > PATIENCE * took
+        rested = budget.steps is not None or clock() - rested_since > PATIENCE * took
         if trainer.processes.first and due and rested:
             yield validated(after)
     if trainer.processes.first and not stopped:

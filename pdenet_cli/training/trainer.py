@@ -114,6 +114,8 @@ class Trainer:
         # The running mean of the weights, which is what is worth keeping.
         self.product = copy.deepcopy(self.network).requires_grad_(False)
         self.chances = [p for name, p in network.named_parameters() if name.endswith(".chance")]
+        # On a CPU, features then stay in the cache and masks in the weights.
+        self.one_by_one = device.type == "cpu"
         self.consistent = type(network).degrade is not Network.degrade
         self.half = PRECISIONS[precision]
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
@@ -181,7 +183,7 @@ class Trainer:
         return total
 
     def _groups(self, patches: list[Patch]) -> Iterator[list[Patch]]:
-        if self.device.type == "cpu":  # one by one: features stay in the cache, masks in the weights
+        if self.one_by_one:
             yield from ([patch] for patch in patches)
             return
         patches = sorted(patches, key=lambda patch: patch.high.shape)
@@ -205,6 +207,8 @@ class Trainer:
             decay = min(self.recipe.average, (1 + self.step) / (10 + self.step))
             for mean, weight in zip(self.product.parameters(), self.network.parameters(), strict=True):
                 mean.lerp_(weight, 1 - decay)
+            for kept, buffer in zip(self.product.buffers(), self.network.buffers(), strict=True):
+                kept.copy_(buffer)
 
     def _fresh_adam(self) -> None:
         self.adam = torch.optim.Adam(self.network.parameters(), lr=self.recipe.lr, betas=self.recipe.betas)
