@@ -15,6 +15,11 @@ TINY = CONFIGS["tiny"]
 PAPER_TINY = PDENetConfig(stages=2, units=3, width=8, head=4)  # the paper's choices, but small
 
 
+@pytest.fixture(autouse=True)
+def same_weights_every_time() -> None:
+    torch.manual_seed(0)
+
+
 def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
@@ -28,7 +33,6 @@ def cube(*shape: int) -> torch.Tensor:
 
 @pytest.fixture(params=NETWORKS)
 def network(request: pytest.FixtureRequest) -> Network:
-    torch.manual_seed(0)
     kind = NETWORKS[request.param]
     return kind(kind.configs["tiny"])
 
@@ -139,7 +143,6 @@ def test_the_paper_network_reaches_14_pixels_and_15_bands_per_stage() -> None:
 @pytest.mark.parametrize("scale", [2, 3, 4, 8])
 @pytest.mark.parametrize("choices", [PAPER_TINY, TINY], ids=["paper", "better"])
 def test_the_reach_is_exact_at_every_scale(scale: int, choices: PDENetConfig) -> None:
-    torch.manual_seed(0)
     assert_reach(PDENet(replace(choices, scale=scale, stages=2, units=1, width=6, head=6)))
 
 
@@ -220,7 +223,6 @@ VARIANTS = {
 @pytest.mark.parametrize("bands", [1, 3, 9])
 @pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS.keys())
 def test_the_fast_form_equals_the_plain_one(config: PDENetConfig, bands: int) -> None:
-    torch.manual_seed(0)
     network = PDENet(config)
     state = {name: p.detach().double() for name, p in network.named_parameters()}
     low, draw = cube(2, bands, 6, 5), network.draw(seeded(0), samples=2)
@@ -239,7 +241,6 @@ def test_the_fast_form_equals_the_plain_one(config: PDENetConfig, bands: int) ->
 
 @pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS.keys())
 def test_the_gradients_of_the_fast_form_are_the_plain_ones(config: PDENetConfig) -> None:
-    torch.manual_seed(0)
     network = PDENet(config)
     low, masks = cube(2, 4, 6, 5), network.draw(seeded(0), samples=2, temperature=1.0)
     target = cube(2, 4, 6 * config.scale, 5 * config.scale)

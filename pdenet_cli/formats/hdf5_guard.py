@@ -18,6 +18,7 @@ import numpy as np
 from pdenet_cli.cube import Pixels
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.choosing import Variable
+from pdenet_cli.formats.hdf5_heap import refuse_damaged_heaps
 from pdenet_cli.formats.limits import refuse_large_block, refuse_lie
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -25,6 +26,7 @@ DEEPEST = 12
 MOST_OBJECTS = 20_000
 MOST_LINKS = 8
 SMALL_BYTES = 1 << 20
+READABLE = (h5py.h5t.INTEGER, h5py.h5t.FLOAT, h5py.h5t.STRING, h5py.h5t.ENUM)
 
 
 def is_hdf5(head: bytes) -> bool:
@@ -60,6 +62,7 @@ class GuardedFile:
 
     @classmethod
     def open(cls, path: Path) -> GuardedFile:
+        refuse_damaged_heaps(path)
         try:
             return cls(path, h5py.File(path, "r", locking="best-effort"))
         except OSError as error:
@@ -100,7 +103,8 @@ class GuardedFile:
 
     def attributes(self, name: str) -> dict[str, Any]:
         """The attributes of a dataset or a group."""
-        return attributes(self._walk(self.file, name, MOST_LINKS))
+        found = self._walk(self.file, name, MOST_LINKS)
+        return {} if found is None else attributes(found)
 
     def dimensions(self, name: str) -> list[str]:
         """The names of the axes: of their dimension scales, else their labels, else nothing."""
@@ -229,7 +233,9 @@ def attributes(thing: h5py.Dataset | h5py.Group) -> dict[str, Any]:
     for name in thing.attrs:
         try:
             about = h5py.h5a.open(thing.id, name.encode())
-            if math.prod(about.shape) * about.get_type().get_size() <= SMALL_BYTES:
+            kind = about.get_type()
+            # References and structures say nothing of the cube, and damaged ones crash the library.
+            if kind.get_class() in READABLE and math.prod(about.shape) * kind.get_size() <= SMALL_BYTES:
                 found[name] = plain(thing.attrs[name])
         except (OSError, TypeError, ValueError, KeyError, RuntimeError, UnicodeError):
             continue

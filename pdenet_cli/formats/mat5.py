@@ -158,12 +158,12 @@ class _Reader:
             self.stream.skip_to(end)
 
     def _described(self, end: int, inside: str, depth: int, field: str) -> Iterator[Variable]:
-        flags = int(np.frombuffer(self._content(8), self.order + "u4")[0])
+        flags = struct.unpack(self.order + "I", self._content(8)[:4].ljust(4, b"\0"))[0]
         kind = flags & 0xFF
         if kind not in CLASSES and kind not in (STRUCT, CHAR):
             return
-        dims = np.frombuffer(self._content(4 * 32), self.order + "i4")
-        shape = tuple(int(n) for n in dims)
+        dims = self._content(4 * 32)
+        shape = struct.unpack(f"{self.order}{len(dims) // 4}i", dims[: len(dims) // 4 * 4])
         name = inside + (self._content(4096).decode("latin-1") or field)
         if any(n < 0 for n in shape):
             raise FormatError(f"{self.path}: {name} has the impossible size {shape}.")

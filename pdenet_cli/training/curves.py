@@ -24,7 +24,7 @@ def draw_curves(records: Sequence[dict[str, Any]], title: str) -> bytes:
         numbers = np.array([r["step"] for r in steps])
         values = np.array([r["loss"] for r in steps])
         loss.plot(numbers, values, color="0.8", linewidth=0.5)
-        width = max(1, len(values) // 50)
+        width = max(1, len(values) // 20)
         smooth = np.convolve(values, np.ones(width) / width, mode="valid")
         loss.plot(numbers[width - 1 :], smooth, color="C0")
 

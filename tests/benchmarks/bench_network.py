@@ -84,7 +84,7 @@ class Work:
         self.network.zero_grad()
         draw = self.network.draw(torch.Generator().manual_seed(0), self.case.count)
         if self.form == "fast":
-            high = self.network(self.low, draw)
+            high: Tensor = self.network(self.low, draw)
             low = self.network.degrade(high)
         else:
             config, state = CONFIGS[self.case.config], dict(self.network.named_parameters())
