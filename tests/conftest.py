@@ -16,6 +16,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).parent.parent
 
 
+@pytest.fixture(autouse=True)
+def _usual_floats():
+    """Undoes what a fast network sets for the whole process: Hypothesis wants its denormal numbers."""
+    yield
+    if torch := sys.modules.get("torch"):
+        torch.set_flush_denormal(False)
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """The folder of real cubes, named by PDENET_DATA; tests that need it skip where it is absent."""

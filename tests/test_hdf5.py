@@ -377,6 +377,18 @@ def test_a_file_cut_anywhere_never_ends_in_a_traceback(tmp_path):
         assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("length", [0, 1 << 20, (1 << 64) - 16])
+def test_a_damaged_heap_is_refused_before_the_library_loops_over_it(length, tmp_path):
+    write(tmp_path / "a.h5", numbers((4, 5, 6)), **full())
+    content = bytearray((tmp_path / "a.h5").read_bytes())
+    heap = content.index(b"GCOL")
+    content[heap + 16 : heap + 18] = b"\0\0" if length == 0 else content[heap + 16 : heap + 18]
+    content[heap + 24 : heap + 32] = length.to_bytes(8, "little")
+    (tmp_path / "a.h5").write_bytes(content)
+    with pytest.raises(FormatError, match="heap"):
+        open_cube(tmp_path / "a.h5")
+
+
 def test_a_prisma_product_without_its_lists_is_named(tmp_path):
     prisma(tmp_path / "a.he5")
     with h5py.File(tmp_path / "a.he5", "r+") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -50,6 +51,8 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run `pdenet`; every failure that a user can act on ends in one line and its exit code."""
+    # torch's threads spin while they wait for each other; beside other programs that is most of their time.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
         app()
     except PdenetError as error:

@@ -237,7 +237,7 @@ def attributes(thing: h5py.Dataset | h5py.Group) -> dict[str, Any]:
             # References and structures say nothing of the cube, and damaged ones crash the library.
             if kind.get_class() in READABLE and math.prod(about.shape) * kind.get_size() <= SMALL_BYTES:
                 found[name] = plain(thing.attrs[name])
-        except (OSError, TypeError, ValueError, KeyError, RuntimeError, UnicodeError):
+        except (OSError, TypeError, ValueError, KeyError, RuntimeError, AttributeError):
             continue
     return {name: value for name, value in found.items() if value is not None}
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from pdenet_cli.degradation import bicubic_up, cubic_up, symmetric_pad
 from pdenet_cli.errors import ModelError
 from pdenet_cli.networks.base import Draw, Network, NetworkConfig
+from pdenet_cli.networks.winograd import refine_
 
 
 @dataclass(frozen=True)
@@ -235,13 +236,15 @@ def _compress(features: list[Tensor], weight: Tensor, masks: Tensor | None) -> T
 
 
 def _refine(image: Tensor, first: Tensor, second: Tensor, masks: Tensor | None) -> Tensor:
-    """The image plus two convolutions of it, of which each channel counts as much as its mask says."""
+    """The image, which it may overwrite, plus two convolutions of it; each channel counts as much as its mask says."""
+    if masks is not None and len(masks) == 1:
+        second, masks = second * masks.view(-1, 1, 1, 1), None
+    if masks is None and refine_(image, first, second):
+        return image
     pad = (first.shape[2] // 2, first.shape[3] // 2)
     hidden = F.conv2d(image, first, padding=pad).relu_()
     if masks is None:
         return F.conv2d(hidden, second, padding=pad).add_(image)
-    if len(masks) == 1:
-        return F.conv2d(hidden, second * masks.view(-1, 1, 1, 1), padding=pad).add_(image)
     masks = masks.repeat_interleave(len(image) // len(masks), dim=0)  # bands share the masks of their cube
     return image + F.conv2d(hidden, second, padding=pad) * masks[..., None, None]
 

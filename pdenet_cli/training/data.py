@@ -23,7 +23,6 @@ from pdenet_cli.formats.limits import free_memory
 from pdenet_cli.radiometry import Radiometry, Survey
 from pdenet_cli.training.recipe import Recipe
 
-DARKEST = 0.01  # the mean below which a patch is mostly noise, and brightened no further
 SMALLEST = 4  # low-resolution pixels on a side, below which neither a patch nor a validation part says much
 
 
@@ -149,8 +148,6 @@ class Patches:
             if there > 0.5:
                 break
         gain = np.exp(rng.uniform(*np.log(self.recipe.gains)))
-        if self.recipe.level is not None:
-            gain *= self.recipe.level / max(float(np.abs(unit).mean()), DARKEST)
         unit = np.rot90(unit, int(rng.integers(4)), axes=(1, 2)) * np.float32(gain)
         if rng.integers(2):
             unit = unit[:, :, ::-1]

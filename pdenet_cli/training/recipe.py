@@ -37,7 +37,6 @@ class Recipe:
     clip: float = 1.0  # largest norm of a gradient
     consistency: float = 1.0  # λ of the loss
     chances: tuple[float, float] = (0.0, 1.0)  # where the masks' chances are kept
-    level: float | None = None  # mean that every patch is brought to, so that dark scenes count; None: as it is
     gains: tuple[float, float] = (1.0, 1.0)  # a patch is multiplied by a number between these
     skipping: float = 0.0  # share of patches that take every second or third band
 
@@ -80,7 +79,6 @@ def fast(scale: int) -> Recipe:
         betas=(0.9, 0.99),
         average=0.998,
         chances=(0.05, 0.95),
-        level=0.3,
         gains=(0.5, 1.5),
         skipping=0.25,
     )
