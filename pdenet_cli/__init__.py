@@ -17,8 +17,9 @@ The map of the house; imports only go down (a test enforces it):
 
 from pdenet_cli.cube import Cube, CubeMeta, Window
 from pdenet_cli.formats import create_cube, open_cube
+from pdenet_cli.models import load_model
 from pdenet_cli.radiometry import Radiometry, Survey
 
 __version__ = "0.1.0"
 
-__all__ = ["Cube", "CubeMeta", "Radiometry", "Survey", "Window", "create_cube", "open_cube"]
+__all__ = ["Cube", "CubeMeta", "Radiometry", "Survey", "Window", "create_cube", "load_model", "open_cube"]

@@ -174,13 +174,14 @@ def choose_device(name: str = "auto") -> torch.device:
     import torch
 
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+        return torch.device(next(device for device, is_there in there.items() if is_there))
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         why = str(error).split("\n")[0]
-        raise ResourceError(f"Device '{name}' cannot be used here ({why}). Try auto, cpu or cuda.") from error
+        raise ResourceError(f"Device '{name}' cannot be used here ({why}). Try auto, cpu, cuda or mps.") from error
     return device
 
 

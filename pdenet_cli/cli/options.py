@@ -25,7 +25,7 @@ Range = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace outputs that exist.")]
 Seed = Annotated[int, typer.Option(help="Fixes every random draw.", min=0)]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
 Threads = Annotated[int | None, typer.Option(help="CPU cores to use.", show_default="all")]
 Scale = Annotated[
     int | None, typer.Option(help="How many times finer the pixels become.", show_default="4", min=2)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from pdenet_cli.degradation import bicubic_up, cubic_up, symmetric_pad
 from pdenet_cli.errors import ModelError
+from pdenet_cli.networks import winograd
 from pdenet_cli.networks.base import Draw, Network, NetworkConfig
-from pdenet_cli.networks.winograd import refine_
 
 
 @dataclass(frozen=True)
@@ -211,21 +211,33 @@ class Unit(nn.Module):
 
     def forward(self, features: list[Tensor], masks: Tensor | None) -> Tensor:
         choice, spectral, spatial = (None,) * 3 if masks is None else masks.split_with_sizes(self.masks, dim=1)
+        compress, choice = _fold(self.compress, choice if self.chooses else None)
+        spectral2, spectral = _fold(self.spectral2, spectral)
+        spatial2, spatial = _fold(self.spatial2, spatial)
+        if spectral is None:
+            fast = winograd.unit(features, compress, self.spectral1, spectral2, self.spatial1, spatial2)
+            if fast is not None:
+                return fast
         n, bands, h, w, _ = features[0].shape
-        x = _compress(features, self.compress, choice if self.chooses else None)  # (n·bands·h·w, width)
+        x = _compress(features, compress, choice)  # (n·bands·h·w, width)
         image = x.view(n, bands, h * w, -1).permute(0, 3, 1, 2)  # (n, width, bands, pixels)
-        x = _refine(image, self.spectral1, self.spectral2, spectral).permute(0, 2, 3, 1)
+        x = _refine(image, self.spectral1, spectral2, spectral).permute(0, 2, 3, 1)
         image = x.reshape(n * bands, h, w, -1).permute(0, 3, 1, 2)  # (n·bands, width, rows, columns)
-        x = _refine(image, self.spatial1, self.spatial2, spatial).permute(0, 2, 3, 1)
+        x = _refine(image, self.spatial1, spatial2, spatial).permute(0, 2, 3, 1)
         return x.reshape(n, bands, h, w, -1)
+
+
+def _fold(weight: Tensor, masks: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """One sample's masks go into the weight, of a matrix by input and of a convolution by output; others are left."""
+    if masks is None or len(masks) > 1:
+        return weight, masks
+    return weight * (masks if weight.dim() == 2 else masks.view(-1, 1, 1, 1)), None
 
 
 def _compress(features: list[Tensor], weight: Tensor, masks: Tensor | None) -> Tensor:
     """ReLU of a 1x1x1 convolution of the features side by side, without the copy that puts them there."""
     widths = [feature.shape[-1] for feature in features]
-    if masks is not None and len(masks) == 1:
-        weight = weight * masks
-    elif masks is not None:
+    if masks is not None:
         parts = masks[:, None, None, None].split_with_sizes(widths, dim=-1)
         features = [feature * part for feature, part in zip(features, parts, strict=True)]
     weights = weight.t().split_with_sizes(widths)  # (inputs, width), cut where the features meet
@@ -236,11 +248,7 @@ def _compress(features: list[Tensor], weight: Tensor, masks: Tensor | None) -> T
 
 
 def _refine(image: Tensor, first: Tensor, second: Tensor, masks: Tensor | None) -> Tensor:
-    """The image, which it may overwrite, plus two convolutions of it; each channel counts as much as its mask says."""
-    if masks is not None and len(masks) == 1:
-        second, masks = second * masks.view(-1, 1, 1, 1), None
-    if masks is None and refine_(image, first, second):
-        return image
+    """The image plus two convolutions of it, of which each channel counts as much as its mask says."""
     pad = (first.shape[2] // 2, first.shape[3] // 2)
     hidden = F.conv2d(image, first, padding=pad).relu_()
     if masks is None:

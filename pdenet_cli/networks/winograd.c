@@ -19,7 +19,7 @@ enum { LANES = 8, MOST = 2 };
 #error "no vector unit worth the while"
 #endif
 
-enum { TAPS = 6, KEPT = 4, TILES = 6, BLOCK = 800 << 10 }; /* a block's frequencies, in bytes, stay in the L2 cache */
+enum { TAPS = 6, KEPT = 4, TILES = 6, BLOCK = 500 << 10 }; /* a block's frequencies, in bytes, stay in the L2 cache */
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int bits __attribute__((vector_size(4 * LANES)));
@@ -37,7 +37,7 @@ typedef struct {
 
 typedef struct {
     long rows, cols, width;
-    long tiles;                  /* in a block */
+    long tiles, floats;          /* in a block; in all of the memory below */
     float *inputs, *outputs;     /* (frequencies, tiles, width), transformed */
     float *hidden, *zero, *sink; /* between the convolutions; a pixel outside to read from, another to write to */
 } work;
@@ -129,40 +129,45 @@ INLINE void transform_outputs(const int across, image y, const work *w, long row
     }
 }
 
-/* `tiles` rows of a (tiles, width) times `vectors` columns of b (width, width). */
-INLINE void product(const int tiles, const int vectors, const float *a, const float *b, float *to, long width)
+/* `to` (tiles, columns of b) = or += a (tiles, depth) times `vectors` of the columns of b (depth, width). */
+INLINE void product(const int tiles, const int vectors, const float *a, long depth, const float *b, float *to, long width,
+                    int add, int relu)
 {
     vec sum[TILES][MOST] = {0};
-    for (long k = 0; k < width; k++)
+    for (long k = 0; k < depth; k++)
         UNROLL for (int t = 0; t < tiles; t++)
             UNROLL for (int v = 0; v < vectors; v++)
-                sum[t][v] += a[t * width + k] * LOAD(b + k * width + v * LANES);
+                sum[t][v] += a[t * depth + k] * LOAD(b + k * width + v * LANES);
     UNROLL for (int t = 0; t < tiles; t++)
-        UNROLL for (int v = 0; v < vectors; v++)
-            STORE(to + t * width + v * LANES, sum[t][v]);
+        UNROLL for (int v = 0; v < vectors; v++) {
+            float *p = to + t * width + v * LANES;
+            vec y = add ? sum[t][v] + LOAD(p) : sum[t][v];
+            STORE(p, relu ? positive(y) : y);
+        }
 }
 
-INLINE void products(const int vectors, const float *a, const float *b, float *to, long tiles, long width)
+INLINE void products(const int vectors, const float *a, long depth, const float *b, float *to, long tiles, long width,
+                     int add, int relu)
 {
-    for (long column = 0; column < width; column += vectors * LANES, b += vectors * LANES, to += vectors * LANES) {
+    for (long column = 0; column < width; column += vectors * LANES) {
         long t = 0;
         for (; t + TILES <= tiles; t += TILES)
-            product(TILES, vectors, a + t * width, b, to + t * width, width);
+            product(TILES, vectors, a + t * depth, depth, b + column, to + t * width + column, width, add, relu);
         for (; t + 2 <= tiles; t += 2)
-            product(2, vectors, a + t * width, b, to + t * width, width);
+            product(2, vectors, a + t * depth, depth, b + column, to + t * width + column, width, add, relu);
         if (t < tiles)
-            product(1, vectors, a + t * width, b, to + t * width, width);
+            product(1, vectors, a + t * depth, depth, b + column, to + t * width + column, width, add, relu);
     }
 }
 
-static void multiply(const float *a, const float *b, float *to, long tiles, long width)
+static void multiply(const float *a, long depth, const float *b, float *to, long tiles, long width, int add, int relu)
 {
     if (width % (MOST * LANES) == 0)
-        products(MOST, a, b, to, tiles, width);
+        products(MOST, a, depth, b, to, tiles, width, add, relu);
     else if (width % (2 * LANES) == 0)
-        products(2, a, b, to, tiles, width);
+        products(2, a, depth, b, to, tiles, width, add, relu);
     else
-        products(1, a, b, to, tiles, width);
+        products(1, a, depth, b, to, tiles, width, add, relu);
 }
 
 INLINE void convolve(const int across, image x, const float *weights, image y, const work *w, int relu)
@@ -176,8 +181,8 @@ INLINE void convolve(const int across, image x, const float *weights, image y, c
             transform_inputs(across, x, w, row, col, w->inputs + t * w->width);
         }
         for (int f = 0; f < frequencies; f++)
-            multiply(w->inputs + f * spacing(w), weights + f * w->width * w->width, w->outputs + f * spacing(w), tiles,
-                     w->width);
+            multiply(w->inputs + f * spacing(w), w->width, weights + f * w->width * w->width,
+                     w->outputs + f * spacing(w), tiles, w->width, 0, 0);
         for (long t = 0; t < tiles; t++) {
             long row = (first + t) / wide * KEPT, col = (first + t) % wide * kept;
             transform_outputs(across, y, w, row, col, w->outputs + t * w->width, relu);
@@ -185,48 +190,89 @@ INLINE void convolve(const int across, image x, const float *weights, image y, c
     }
 }
 
-INLINE void convolve_twice(const int across, image x, const float *first, const float *second, const work *w)
+/* x += conv(relu(conv(x))) */
+INLINE void refine(const int across, image x, const float *const weights[2], const work *w)
 {
     image hidden = {w->hidden, w->cols * w->width};
-    convolve(across, x, first, hidden, w, 1);
-    convolve(across, hidden, second, x, w, 0);
+    convolve(across, x, weights[0], hidden, w, 1);
+    convolve(across, hidden, weights[1], x, w, 0);
 }
 
-/* `across` 6: 3x3 convolutions; 1: 3x1, for which an image can be cut into strips of columns that fit the cache.
-   The weights are transformed, (frequencies, in, out). Returns 0, or 1 without memory, before x has changed. */
-int refine(float *x, const float *first, const float *second, long images, long rows, long cols, long width,
-           int across, int threads)
+/* The features of the pixels from `start` on, side by side, times (count * depth, width); then ReLU. */
+static void compress(const float *const *features, long count, long depth, const float *weights, long start, image x,
+                     const work *w)
 {
-    const long strip = across > 1 ? cols : 16, strips = (cols + strip - 1) / strip, frequencies = TAPS * across;
-    work w = {.rows = rows, .width = width, .tiles = BLOCK / (2 * frequencies * width * (long)sizeof(float))};
-    w.tiles = w.tiles < TILES ? TILES : w.tiles / TILES * TILES;
-    const long block = frequencies * spacing(&w), each = (2 * block + (rows * strip + 2) * width + 15) / 16 * 16;
-    float *scratch = aligned_alloc(64, threads * each * sizeof(float));
-    if (!scratch)
-        return 1;
-#pragma omp parallel num_threads(threads)
-    {
-        unsigned state = _mm_getcsr();
-        _mm_setcsr(state | 0x8040); /* denormals are zero: masks near zero make many, and each takes 100 cycles */
-#pragma omp for schedule(dynamic)
-        for (long i = 0; i < images * strips; i++) {
-            long col = i % strips * strip;
-            work own = w;
-            own.cols = cols - col < strip ? cols - col : strip;
-            own.inputs = scratch + omp_get_thread_num() * each;
-            own.outputs = own.inputs + block;
-            own.zero = own.outputs + block;
-            own.sink = own.zero + width;
-            own.hidden = own.sink + width;
-            memset(own.zero, 0, 2 * width * sizeof(float));
-            image part = {x + (i / strips * rows * cols + col) * width, cols * width};
-            if (across > 1)
-                convolve_twice(6, part, first, second, &own);
-            else
-                convolve_twice(1, part, first, second, &own);
+    const long step = x.stride / w->width * depth; /* to the same pixels of the next band */
+    for (long i = 0; i < count; i++, weights += depth * w->width) {
+        const float *from = features[i] + start * depth;
+        for (long row = 0; row < w->rows; row++, from += step) {
+            for (long k = 0; k < w->cols * depth && row + 1 < w->rows; k += 16)
+                __builtin_prefetch(from + step + k, 0, 2);
+            multiply(from, depth, weights, x.data + row * x.stride, w->cols, w->width, i > 0, i == count - 1);
         }
-        _mm_setcsr(state);
     }
-    free(scratch);
-    return 0;
+}
+
+/* Memory for the work of each thread; 0 without. */
+static float *reserve(work *w, const int across, int threads)
+{
+    long pixel = 2 * TAPS * across * w->width;
+    w->tiles = BLOCK / (pixel * (long)sizeof(float)) / TILES * TILES;
+    w->tiles = w->tiles < TILES ? TILES : w->tiles;
+    w->floats = (2 * TAPS * across * spacing(w) + (w->rows * w->cols + 2) * w->width + 15) / 16 * 16;
+    return aligned_alloc(64, threads * w->floats * sizeof(float));
+}
+
+static work share(const work *w, float *memory, const int across, int thread)
+{
+    work own = *w;
+    own.inputs = memory + thread * w->floats;
+    own.outputs = own.inputs + TAPS * across * spacing(w);
+    own.zero = own.outputs + TAPS * across * spacing(w);
+    own.sink = own.zero + w->width;
+    own.hidden = own.sink + w->width;
+    memset(own.zero, 0, 2 * w->width * sizeof(float));
+    return own;
+}
+
+static unsigned flush_denormals(void)
+{
+    unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040); /* masks near zero make many denormals, and each takes a hundred cycles */
+    return before;
+}
+
+/* One unit of the network, (cubes, bands, rows, cols, depth) of `count` features -> (cubes, bands, rows, cols, width).
+   The weights of the convolutions are transformed, (frequencies, in, out). Returns 0, or 1 without memory. */
+int unit(const float *const *features, long count, long depth, const float *squeeze, const float *const spectral[2],
+         const float *const spatial[2], float *x, long cubes, long bands, long rows, long cols, long width, int threads)
+{
+    /* Along the bands, a strip of pixels at a time: all its bands stay in the cache. */
+    const long pixels = rows * cols, strip = 24, strips = (pixels + strip - 1) / strip;
+    work along = {.rows = bands, .cols = strip, .width = width}, across = {.rows = rows, .cols = cols, .width = width};
+    float *memory = reserve(&along, 1, threads), *more = reserve(&across, 6, threads);
+    int failed = !memory || !more;
+    if (!failed) {
+#pragma omp parallel num_threads(threads)
+        {
+            unsigned state = flush_denormals();
+            work own = share(&along, memory, 1, omp_get_thread_num());
+#pragma omp for schedule(dynamic)
+            for (long i = 0; i < cubes * strips; i++) {
+                long col = i % strips * strip, start = i / strips * bands * pixels + col;
+                image part = {x + start * width, pixels * width};
+                own.cols = pixels - col < strip ? pixels - col : strip;
+                compress(features, count, depth, squeeze, start, part, &own);
+                refine(1, part, spectral, &own);
+            }
+            own = share(&across, more, 6, omp_get_thread_num());
+#pragma omp for schedule(dynamic)
+            for (long i = 0; i < cubes * bands; i++)
+                refine(6, (image){x + i * pixels * width, cols * width}, spatial, &own);
+            _mm_setcsr(state);
+        }
+    }
+    free(memory);
+    free(more);
+    return failed;
 }

@@ -10,7 +10,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -23,48 +23,57 @@ _FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared")
 _Kernel = Callable[..., int]
 
 
-def refine_(image: Tensor, first: Tensor, second: Tensor) -> bool:
-    """Add conv(relu(conv(image))) to (n, channels, rows, cols), channels last; False: left undone, for torch to do."""
-    if torch.is_grad_enabled() or not _fits(image):
-        return False
+def unit(features: list[Tensor], compress: Tensor, *convolutions: Tensor) -> Tensor | None:
+    """A unit's output from features (n, bands, h, w, channels) and its weights, as they lie in it; None: torch must."""
+    if torch.is_grad_enabled() or len(compress) % 16 or features[0].numel() == 0:
+        return None
+    if any(x.device.type != "cpu" or x.dtype != torch.float32 for x in (*features, compress)):
+        return None
     kernel = load_kernel()
-    return kernel is not None and _run(kernel, image, first, second)
+    return None if kernel is None else _run(kernel, features, compress, convolutions)
 
 
-def _fits(image: Tensor) -> bool:
-    return (
-        image.device.type == "cpu"
-        and image.dtype == torch.float32
-        and image.shape[1] % 16 == 0
-        and image.numel() > 0
-        and image.permute(0, 2, 3, 1).is_contiguous()
+def _run(
+    kernel: _Kernel, features: list[Tensor], compress: Tensor, convolutions: tuple[Tensor, ...]
+) -> Tensor | None:
+    features = [feature.contiguous() for feature in features]
+    weights = [compress.t().contiguous(), *map(_transformed, convolutions)]  # held until the kernel is done
+    *shape, depth = features[0].shape
+    x = features[0].new_empty(*shape, len(compress))
+    squeeze, *transformed = (weight.data_ptr() for weight in weights)
+    failed = kernel(
+        _pointers(feature.data_ptr() for feature in features),
+        *map(ctypes.c_long, (len(features), depth)),
+        ctypes.c_void_p(squeeze),
+        _pointers(transformed[:2]),
+        _pointers(transformed[2:]),
+        ctypes.c_void_p(x.data_ptr()),
+        *map(ctypes.c_long, x.shape),
+        torch.get_num_threads(),
     )
+    return None if failed else x
 
 
-def _run(kernel: _Kernel, image: Tensor, first: Tensor, second: Tensor) -> bool:
-    n, channels, rows, cols = image.shape
-    weights = [_transformed(weight) for weight in (first, second)]  # held until the kernel is done
-    sizes = [ctypes.c_long(size) for size in (n, rows, cols, channels)]
-    pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (image, *weights)]
-    across = 6 if first.shape[3] == 3 else 1
-    return kernel(*pointers, *sizes, across, torch.get_num_threads()) == 0
+def _pointers(addresses: Iterable[int]) -> "ctypes.Array[ctypes.c_void_p]":
+    pointers = [ctypes.c_void_p(address) for address in addresses]
+    return (ctypes.c_void_p * len(pointers))(*pointers)
 
 
 def _transformed(weight: Tensor) -> Tensor:
     """What the kernel multiplies by, (out, in, 3, 3 or 1) -> (36 or 6, in·out)."""
-    down = _taps_to_frequencies()
-    both = torch.kron(down, down) if weight.shape[3] == 3 else down
-    return (both @ weight.double().permute(2, 3, 1, 0).reshape(both.shape[1], -1)).float()
+    taps = weight.permute(2, 3, 1, 0).flatten(0, 1).flatten(1)  # (9 or 3, in·out)
+    return _taps_to_frequencies(weight.shape[3]) @ taps
 
 
 @cache
-def _taps_to_frequencies() -> Tensor:
-    """Three taps at Winograd's points 0, ±√½, ±√2 and infinity, (6, 3); winograd.c undoes the scaling."""
+def _taps_to_frequencies(across: int) -> Tensor:
+    """Three taps, or 3x3, at Winograd's points 0, ±√½, ±√2 and infinity, (6, 3) or (36, 9)."""
     rows = [[1.0, 0.0, 0.0]]
     for square, other in ((0.5, 2.0), (2.0, 0.5)):
         scale = 2 * square * (square - other)
         rows += [[1 / scale, point / scale, square / scale] for point in (square**0.5, -(square**0.5))]
-    return torch.tensor([*rows, [0.0, 0.0, 1.0]], dtype=torch.float64)
+    down = torch.tensor([*rows, [0.0, 0.0, 1.0]], dtype=torch.float64)
+    return (torch.kron(down, down) if across == 3 else down).float()
 
 
 @cache
@@ -75,7 +84,7 @@ def load_kernel() -> _Kernel | None:
     if platform.machine() not in ("x86_64", "AMD64") or torch.backends.cpu.get_cpu_capability() == "DEFAULT":
         return None
     try:
-        kernel: _Kernel = ctypes.CDLL(str(_compiled())).refine
+        kernel: _Kernel = ctypes.CDLL(str(_compiled())).unit
     except (OSError, RuntimeError, AttributeError, subprocess.SubprocessError):
         return None
     return kernel if _agrees(kernel) else None
@@ -115,13 +124,15 @@ def _cache_folder() -> Path:
 
 @torch.no_grad()
 def _agrees(kernel: _Kernel) -> bool:
-    """Whether the kernel gives what torch gives, on a small case of either kind."""
+    """Whether the kernel gives what torch gives, on a small case."""
     generator = torch.Generator().manual_seed(0)
-    for taps in ((3, 3), (3, 1)):
-        image = torch.rand(2, 7, 9, 32, generator=generator).permute(0, 3, 1, 2)
-        first, second = torch.randn(2, 32, 32, *taps, generator=generator) / 16
-        pad = (1, taps[1] // 2)
-        expected = image + F.conv2d(F.conv2d(image, first, padding=pad).relu(), second, padding=pad)
-        if not _run(kernel, image, first, second) or not torch.allclose(image, expected, rtol=0, atol=1e-5):
-            return False
-    return True
+    features = [torch.rand(1, 5, 6, 7, 16, generator=generator) for _ in range(2)]
+    shapes = ((32, 32), (32, 32, 3, 1), (32, 32, 3, 1), (32, 32, 3, 3), (32, 32, 3, 3))
+    compress, *convolutions = (torch.randn(shape, generator=generator) / 10 for shape in shapes)
+    x = torch.cat(features, dim=-1)[0].permute(3, 0, 1, 2)  # (channels, bands, h, w)
+    x = F.conv3d(x, compress[..., None, None, None]).relu()
+    kernels = [w[..., None] if w.shape[3] == 1 else w[:, :, None] for w in convolutions]
+    for first, second in (kernels[:2], kernels[2:]):
+        x = x + F.conv3d(F.conv3d(x, first, padding="same").relu(), second, padding="same")
+    result = _run(kernel, features, compress, tuple(convolutions))
+    return result is not None and torch.allclose(result[0].permute(3, 0, 1, 2), x, rtol=1e-5, atol=1e-5)
