@@ -247,3 +247,28 @@ def test_an_input_that_vanishes_is_named(scene, models, tmp_path):
     assert run.returncode == 3
     assert "scene" in said
     assert not (tmp_path / "fine.hdr").exists()
+
+
+def test_a_scene_stays_within_the_memory_it_is_given(models, tmp_path):
+    meta = CubeMeta(40, 200, 200, np.dtype("<u2"))
+    rng = np.random.default_rng(0)
+    with create_cube(tmp_path / "big.hdr", meta) as cube:
+        cube.write(meta.window, rng.integers(100, 9000, meta.shape(), dtype="u2"))
+    script = (
+        "import resource, sys\n"
+        "from pdenet_cli.cli import main\n"
+        "try:\n    main()\n"
+        "except SystemExit as stop:\n    assert not stop.code\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)\n"
+    )
+    used = {}
+    for memory in ("100MB", "4GB"):
+        words = ["upscale", tmp_path / "big.hdr", "-o", tmp_path / f"{memory}.hdr", "--memory", memory]
+        words += ["--model", models / "pdenet.safetensors", "--samples", 1]
+        ran = subprocess.run(
+            [sys.executable, "-c", script, *map(str, words)], capture_output=True, text=True, check=True
+        )
+        used[memory] = int(ran.stdout.split()[-1])
+    # Python, torch and their libraries take about 400 MB before any pixel is read.
+    assert used["100MB"] < 700
+    assert used["4GB"] > used["100MB"] + 300

@@ -228,7 +228,7 @@ class Unit(nn.Module):
 
 
 def _fold(weight: Tensor, masks: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """One sample's masks go into the weight, of a matrix by input and of a convolution by output; others are left."""
+    """One sample's masks put into the weight (by input of a matrix, by output of a convolution), and those left."""
     if masks is None or len(masks) > 1:
         return weight, masks
     return weight * (masks if weight.dim() == 2 else masks.view(-1, 1, 1, 1)), None

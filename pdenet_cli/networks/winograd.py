@@ -1,4 +1,4 @@
-"""Two 3x3 or 3x1 convolutions and what they refine, in winograd.c: compiled on first use, and torch where it cannot be.
+"""A unit of PDE-Net in compiled code, winograd.c: built on first use, and left to torch where it cannot be.
 
 Only inference on a CPU gains by it. PDENET_KERNEL=off leaves everything to torch.
 """
@@ -24,7 +24,7 @@ _Kernel = Callable[..., int]
 
 
 def unit(features: list[Tensor], compress: Tensor, *convolutions: Tensor) -> Tensor | None:
-    """A unit's output from features (n, bands, h, w, channels) and its weights, as they lie in it; None: torch must."""
+    """What a unit with these weights makes of its features, (n, bands, h, w, channels); None: torch must do it."""
     if torch.is_grad_enabled() or len(compress) % 16 or features[0].numel() == 0:
         return None
     if any(x.device.type != "cpu" or x.dtype != torch.float32 for x in (*features, compress)):

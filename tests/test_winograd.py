@@ -1,0 +1,226 @@
+"""The compiled unit is torch's to the last digits, and torch takes over wherever it cannot be built."""
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pdenet_cli.networks import winograd
+from pdenet_cli.networks.pdenet import CONFIGS, PDENet
+
+COMPILER = (shutil.which("cc") or shutil.which("gcc")) and platform.machine() == "x86_64"
+NETWORK = replace(CONFIGS["paper"], stages=2, units=3, width=64, head=32)
+
+
+@pytest.fixture(scope="module")
+def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch, cache_home: Path) -> Iterator[None]:
+    """Every test loads the kernel anew, from a cache of its own, and leaves the process as it was."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
+    monkeypatch.delenv("PDENET_KERNEL", raising=False)
+    winograd.load_kernel.cache_clear()
+    with torch.no_grad():
+        yield
+    winograd.load_kernel.cache_clear()
+
+
+@pytest.fixture
+def kernel() -> None:
+    if not COMPILER:
+        pytest.skip("there is no C compiler for this CPU")
+    assert winograd.load_kernel() is not None
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def case(bands: int, h: int, w: int, width: int, depth: int, count: int) -> tuple[list[Tensor], list[Tensor]]:
+    """Features and weights of one unit."""
+    features = [numbers(1, bands, h, w, depth, seed=i) for i in range(count)]
+    shapes = [(width, width, 3, 1)] * 2 + [(width, width, 3, 3)] * 2
+    weights = [numbers(*shape, seed=9 + i) / (shape[1] * 9) ** 0.5 for i, shape in enumerate(shapes)]
+    return features, [numbers(width, count * depth, seed=8) / (count * depth) ** 0.5, *weights]
+
+
+def plain(features: list[Tensor], weights: list[Tensor]) -> Tensor:
+    """The unit as the paper writes it, Conv3d by Conv3d."""
+    x = torch.cat(features, dim=-1).movedim(-1, 1)  # (n, channels, bands, h, w)
+    compress, *spectral, spatial1, spatial2 = weights
+    x = F.conv3d(x, compress[..., None, None, None]).relu()
+    for first, second in ([w[..., None] for w in spectral], [w[:, :, None] for w in (spatial1, spatial2)]):
+        x = x + F.conv3d(F.conv3d(x, first, padding="same").relu(), second, padding="same")
+    return x.movedim(1, -1)
+
+
+def fast(features: list[Tensor], weights: list[Tensor]) -> Tensor:
+    result = winograd.unit(features, *weights)
+    assert result is not None
+    return result
+
+
+def exact(features: list[Tensor], weights: list[Tensor]) -> Tensor:
+    return plain([x.double() for x in features], [w.double() for w in weights])
+
+
+# (bands, rows, columns), then width, depth and count of the features
+
+
+@pytest.mark.parametrize("size", [(1, 1, 1), (2, 1, 9), (3, 7, 1), (5, 4, 4), (9, 6, 11), (31, 33, 18)])
+@pytest.mark.parametrize("channels", [(16, 16, 1), (32, 7, 3), (48, 48, 2), (64, 64, 5), (128, 32, 1)])
+@pytest.mark.usefixtures("kernel")
+def test_any_size_and_width_gives_what_torch_gives(
+    size: tuple[int, int, int], channels: tuple[int, int, int]
+) -> None:
+    inputs = case(*size, *channels)
+    torch.testing.assert_close(fast(*inputs), exact(*inputs).float(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("silent", [(), (2,), (4,), (2, 4)], ids=["all", "spatial", "spectral", "compress"])
+@pytest.mark.usefixtures("kernel")
+def test_the_rounding_is_within_twice_that_of_a_plain_sum(silent: tuple[int, ...]) -> None:
+    features, weights = case(12, 24, 24, 64, 64, 2)
+    weights = [w * (i not in silent) for i, w in enumerate(weights)]  # a branch with zero weights adds nothing
+    truth = exact(features, weights)
+    error, usual = ((f(features, weights) - truth).square().mean().sqrt() for f in (fast, plain))
+    assert error <= 2 * usual
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_batch_is_its_cubes_one_by_one() -> None:
+    features, weights = case(3, 6, 7, 32, 16, 2)
+    batch = [torch.cat([x, x.flip(2)]) for x in features]
+    each = [fast([x[i : i + 1] for x in batch], weights) for i in range(2)]
+    assert torch.equal(fast(batch, weights), torch.cat(each))
+
+
+@pytest.mark.usefixtures("kernel")
+def test_threads_change_no_bit() -> None:
+    inputs, before = case(5, 20, 20, 32, 32, 2), torch.get_num_threads()
+    try:
+        results = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            results.append(fast(*inputs))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(result, results[0]) for result in results)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.usefixtures("kernel")
+def test_the_network_gives_the_same_with_and_without(masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    network, low = PDENet(NETWORK), torch.rand(1, 9, 13, 10)
+    draw = network.draw(torch.Generator().manual_seed(0)) if masked else None
+    with_kernel = network(low, draw)
+    monkeypatch.setattr(winograd, "unit", lambda *_: None)
+    torch.testing.assert_close(with_kernel, network(low, draw), rtol=0, atol=1e-5)
+
+
+@pytest.mark.usefixtures("kernel")
+def test_the_features_are_left_as_they_were() -> None:
+    features, weights = case(3, 5, 5, 32, 32, 2)
+    copies = [x.clone() for x in features]
+    fast(features, weights)
+    assert all(torch.equal(x, y) for x, y in zip(features, copies, strict=True))
+
+
+@pytest.mark.usefixtures("kernel")
+def test_what_the_kernel_cannot_do_is_left_to_torch() -> None:
+    features, weights = case(3, 5, 5, 32, 32, 1)
+    assert winograd.unit(*[[x.double() for x in features]], *[w.double() for w in weights]) is None
+    assert winograd.unit(*case(3, 5, 5, 24, 24, 1)[:1], *case(3, 5, 5, 24, 24, 1)[1]) is None
+    with torch.enable_grad():
+        assert winograd.unit(features, *weights) is None
+
+
+@pytest.mark.usefixtures("kernel")
+def test_it_is_compiled_once_and_leaves_nothing_else(cache_home: Path) -> None:
+    (library,) = (cache_home / "pdenet").iterdir()
+    before = library.stat()
+    winograd.load_kernel.cache_clear()
+    assert winograd.load_kernel() is not None
+    assert library.stat() == before
+
+
+# Without it
+
+
+def compiler_that(tmp_path: Path, does: str) -> str:
+    """A PATH on which `cc` is this shell script."""
+    (tmp_path / "cc").write_text(f"#!/bin/sh\n{does}\n")
+    (tmp_path / "cc").chmod(0o755)
+    return str(tmp_path)
+
+
+def refuse_to_compile(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    patch.setenv("PATH", compiler_that(tmp_path, "exit 1"))
+    patch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def write_rubbish(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    patch.setenv("PATH", compiler_that(tmp_path, 'for last; do :; done; echo rubbish > "$last"'))
+    patch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def hide_the_compiler(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    patch.setenv("PATH", str(tmp_path))
+
+
+def block_the_cache(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    patch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+
+
+def open_the_cache_to_all(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "pdenet").mkdir()
+    (tmp_path / "pdenet").chmod(0o777)
+    patch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def switch_it_off(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    patch.setenv("PDENET_KERNEL", "off")
+
+
+def be_another_machine(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    patch.setattr(platform, "machine", lambda: "aarch64")
+
+
+def compute_nonsense(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    patch.setattr(winograd, "_run", lambda kernel, features, compress, _: features[0].new_zeros(1, 5, 6, 7, 32))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        refuse_to_compile, write_rubbish, hide_the_compiler, block_the_cache, open_the_cache_to_all,
+        switch_it_off, be_another_machine, compute_nonsense,
+    ],
+)  # fmt: skip
+def test_torch_takes_over_silently(
+    spoil, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spoil(monkeypatch, tmp_path)
+    assert winograd.load_kernel() is None
+    torch.manual_seed(0)
+    assert PDENet(NETWORK)(torch.rand(1, 3, 5, 4)).isfinite().all()
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(not COMPILER or os.geteuid() == 0, reason="needs a compiler, and a user whom permissions bind")
+def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "pdenet").mkdir(mode=0o500)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert winograd.load_kernel() is None
