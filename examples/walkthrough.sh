@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# A walk through pdenet on the shipped scene: what it is, what x4 takes, the finer cube, where not to trust it.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+out=${1:-walkthrough}
+mkdir -p "$out"
+
+pdenet info "$here/indian_pines.hdr" --quicklook "$out/input.png" --overwrite
+pdenet upscale "$here/indian_pines.hdr" -o "$out/fine.hdr" --dry-run
+pdenet upscale "$here/indian_pines.hdr" -o "$out/fine.hdr" --bands 10:60 --samples 4 --quicklook --overwrite
+pdenet uncertainty "$here/indian_pines.hdr" -o "$out" --bands 10:60 --samples 4 --quicklook --overwrite
+
+# The same pixels as a GeoTIFF with 32-bit numbers; any suffix of the formats table will do.
+pdenet upscale "$here/indian_pines.hdr" -o "$out/fine.tif" --bands 10:60 --samples 1 --dtype float32 --overwrite
+pdenet info "$out/fine.tif"
