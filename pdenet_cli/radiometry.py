@@ -202,7 +202,8 @@ def _range(meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | No
 
 def _per_band(values: Sequence[float], bands: Bands) -> NDArray[np.float64]:
     column = np.asarray(values, np.float64)[:, None, None]
-    return column[bands] if len(values) > 1 else column
+    chosen = bands if isinstance(bands, slice) else list(bands)  # a tuple would index three axes
+    return column[chosen] if len(values) > 1 else column
 
 
 def _fits(value: float, dtype: np.dtype[Any]) -> bool:

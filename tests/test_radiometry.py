@@ -21,6 +21,13 @@ def meta(dtype="<u2", **more):
     return CubeMeta(2, 4, 4, np.dtype(dtype), **more)
 
 
+def test_bands_are_a_slice_or_any_sequence():
+    radiometry = Radiometry((1.0, 2.0, 3.0, 4.0), (0.0,), "test")
+    ones = np.ones((2, 1, 1), "f4")
+    for bands in (slice(1, 3), [1, 2], (1, 2), range(1, 3)):
+        assert radiometry.to_unit(ones, bands).ravel().tolist() == [2, 3]
+
+
 def limits(radiometry):
     """The file numbers that become 0 and 1."""
     return tuple((unit - radiometry.offset[0]) / radiometry.gain[0] for unit in (0, 1))
