@@ -228,7 +228,7 @@ class Unit(nn.Module):
 
 
 def _fold(weight: Tensor, masks: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """One sample's masks put into the weight (by input of a matrix, by output of a convolution), and those left."""
+    """One sample's masks put into the weight, by input of a matrix or output of a convolution, and those left."""
     if masks is None or len(masks) > 1:
         return weight, masks
     return weight * (masks if weight.dim() == 2 else masks.view(-1, 1, 1, 1)), None

@@ -1,8 +1,10 @@
-/* x += conv(relu(conv(x))), a pair of 3x3 or 3x1 convolutions, in a quarter or half of the multiplications.
+/* One unit of PDE-Net: features are compressed, then refined along the bands and across the pixels.
 
-Winograd's F(4, 3): four outputs of three taps are six products of transformed inputs and weights, along one axis
-(36 for 4x4 outputs along both). For each of these frequencies all tiles of a block together are one matrix
-product. The points 0, +-sqrt(1/2), +-sqrt(2) and infinity keep the rounding within twice that of a plain sum.
+To refine is x += conv(relu(conv(x))), with 3x1 or 3x3 taps, here in a half or a quarter of the multiplications.
+By Winograd's F(4, 3), four outputs of three taps are six products of transformed inputs and weights along one axis,
+and 36 for 4x4 outputs along both. For each of these frequencies, all tiles of a block are one matrix product.
+The points 0, +-sqrt(1/2), +-sqrt(2) and infinity keep the rounding within twice that of a plain sum; the usual
+0, +-1, +-2 would not.
 
 Images are (rows, cols, width), the channels of a pixel side by side, and zero outside. */
 
@@ -47,26 +49,26 @@ INLINE long spacing(const work *w) { return w->tiles * w->width + 16; }
 
 INLINE vec positive(vec v) { return (vec)((bits)v & ~(v <= 0)); } /* a NaN stays one */
 
-INLINE void forward(const vec *d, long step, vec *f)
+INLINE void forward(const vec *d, vec *f)
 {
-    vec even = d[4 * step] - 2.0f * d[2 * step], odd = 0.70710678f * (d[3 * step] - 2.0f * d[step]);
-    vec even2 = d[4 * step] - 0.5f * d[2 * step], odd2 = 1.41421356f * (d[3 * step] - 0.5f * d[step]);
-    f[0] = d[0] + (d[4 * step] - 2.5f * d[2 * step]);
+    vec even = d[4] - 2.0f * d[2], odd = 0.70710678f * (d[3] - 2.0f * d[1]);
+    vec even2 = d[4] - 0.5f * d[2], odd2 = 1.41421356f * (d[3] - 0.5f * d[1]);
+    f[0] = d[0] + (d[4] - 2.5f * d[2]);
     f[1] = even + odd;
     f[2] = even - odd;
     f[3] = even2 + odd2;
     f[4] = even2 - odd2;
-    f[5] = d[step] + (d[5 * step] - 2.5f * d[3 * step]);
+    f[5] = d[1] + (d[5] - 2.5f * d[3]);
 }
 
-INLINE void backward(const vec *f, long step, vec *y)
+INLINE void backward(const vec *f, vec *y)
 {
-    vec sum = f[step] + f[2 * step], difference = f[step] - f[2 * step];
-    vec sum2 = f[3 * step] + f[4 * step], difference2 = f[3 * step] - f[4 * step];
+    vec sum = f[1] + f[2], difference = f[1] - f[2];
+    vec sum2 = f[3] + f[4], difference2 = f[3] - f[4];
     y[0] = f[0] + sum + sum2;
     y[1] = 1.41421356f * (0.5f * difference + difference2);
     y[2] = 0.5f * sum + 2.0f * sum2;
-    y[3] = 1.41421356f * (0.25f * difference + 2.0f * difference2) + f[5 * step];
+    y[3] = 1.41421356f * (0.25f * difference + 2.0f * difference2) + f[5];
 }
 
 /* Where the `down` x `across` pixels from (row, col) on lie; those outside the image are at `outside`. */
@@ -89,12 +91,12 @@ INLINE void transform_inputs(const int across, image x, const work *w, long row,
         for (int j = 0; j < across; j++) {
             vec d[TAPS];
             UNROLL for (int i = 0; i < TAPS; i++) d[i] = LOAD(at[i * across + j] + c);
-            forward(d, 1, f);
+            forward(d, f);
             UNROLL for (int i = 0; i < TAPS; i++) part[i * across + j] = f[i];
         }
         for (int i = 0; i < TAPS; i++) {
             if (across > 1)
-                forward(part + i * across, 1, f);
+                forward(part + i * across, f);
             else
                 f[0] = part[i];
             UNROLL for (int j = 0; j < across; j++) STORE(to + (i * across + j) * spacing(w) + c, f[j]);
@@ -113,12 +115,12 @@ INLINE void transform_outputs(const int across, image y, const work *w, long row
         for (int j = 0; j < across; j++) {
             vec f[TAPS];
             UNROLL for (int i = 0; i < TAPS; i++) f[i] = LOAD(from + (i * across + j) * spacing(w) + c);
-            backward(f, 1, out);
+            backward(f, out);
             UNROLL for (int i = 0; i < KEPT; i++) part[i * across + j] = out[i];
         }
         for (int i = 0; i < KEPT; i++) {
             if (across > 1)
-                backward(part + i * across, 1, out);
+                backward(part + i * across, out);
             else
                 out[0] = part[i];
             UNROLL for (int j = 0; j < kept; j++) {
@@ -216,9 +218,8 @@ static void compress(const float *const *features, long count, long depth, const
 /* Memory for the work of each thread; 0 without. */
 static float *reserve(work *w, const int across, int threads)
 {
-    long pixel = 2 * TAPS * across * w->width;
-    w->tiles = BLOCK / (pixel * (long)sizeof(float)) / TILES * TILES;
-    w->tiles = w->tiles < TILES ? TILES : w->tiles;
+    long tile = 2 * TAPS * across * w->width * sizeof(float), tiles = BLOCK / tile / TILES * TILES;
+    w->tiles = tiles < TILES ? TILES : tiles;
     w->floats = (2 * TAPS * across * spacing(w) + (w->rows * w->cols + 2) * w->width + 15) / 16 * 16;
     return aligned_alloc(64, threads * w->floats * sizeof(float));
 }
