@@ -4,12 +4,14 @@ The map of the house; imports only go down (a test enforces it):
 
     7 cli/           Typer: parse, call one tool, print; main() turns PdenetError into a line and an exit code
     6 tools/         the verbs on paths: paths in, a report out
+      pages/         results as pages and plots for people
+      evaluation/    systems on trial: a truth made coarse, estimates, scores, how they look
     5 inference.py   Posterior and the one loop super_resolve
       training/      patches, recipes, the training loop and its checkpoints
     4 models.py      weights files that describe themselves
     3 networks/      torch; the NETWORKS table
       formats/       the FORMATS table, open_cube, create_cube
-      degradation.py  tiling.py  summaries.py  picture.py
+      degradation.py  tiling.py  summaries.py  metrics.py  picture.py
     2 cube.py        Window, CubeMeta, Cube
       georeference.py  radiometry.py
     1 errors.py      PdenetError and its children, each with its exit code

@@ -31,7 +31,7 @@ class Posterior:
         tune_process()
         self.model, self.seed = model, seed
         self.network = model.network.eval()
-        self.device = next(self.network.parameters()).device
+        self.device = self.network.device
         count = samples if self.network.random else 1
         with torch.no_grad():
             # Made one after another on the CPU: N = 20 begins with the draws of N = 10, on any device.
@@ -49,10 +49,10 @@ class Posterior:
         out = np.empty((len(self), depth, crop.rows, crop.columns), np.float32)
         with torch.inference_mode():
             batch = torch.from_numpy(low)[None].to(self.device)
-            for start in range(0, len(self), self.at_once):
-                some = self.draw[start : start + self.at_once]
-                high = self.network.samples(batch, some)  # (1, bands, h, w) -> (some, bands, H, W)
-                out[start : start + len(some)] = high[:, bands, rows, columns].float().cpu().numpy()
+            start = 0
+            for some in self.network.in_turn(batch, self.draw, self.at_once):  # (some, bands, H, W)
+                out[start : start + len(some)] = some[:, bands, rows, columns].float().cpu().numpy()
+                start += len(some)
         return out
 
     def seconds_per_voxel(self, low: NDArray[np.float32]) -> float:

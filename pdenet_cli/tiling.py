@@ -115,18 +115,22 @@ def plan_tiles(
     scene: Window,
     scale: int,
     usable: Sequence[int],
-    halo: int,
+    halo: int | None,
     band_halo: int | None,
     memory: int,
     bytes_for: Callable[[Plan], int],
     tile: int | None = None,
 ) -> Plan:
-    """The plan with the least work whose largest piece fits into `memory` by the count of `bytes_for`."""
+    """The plan with the least work whose largest piece fits into `memory` by the count of `bytes_for`.
+
+    `halo` is None for a network that looks everywhere: every tile is then given the whole scene.
+    """
     bands = len(usable)
+    reach = max(scene.rows, scene.columns) if halo is None else halo
     depths = {bands} if band_halo is None else {math.ceil(bands / pieces) for pieces in range(1, bands + 1)}
     sides = [tile] if tile is not None else _sides(max(scene.rows, scene.columns))
     plans = [
-        Plan(scene, scale, tuple(usable), halo, band_halo, side, depth)
+        Plan(scene, scale, tuple(usable), reach, band_halo, side, depth)
         for depth in sorted(depths, reverse=True)
         for side in sides
     ]

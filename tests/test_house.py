@@ -15,12 +15,14 @@ STOREYS = [
     {"networks", "formats", "tiling", "summaries", "metrics", "report", "picture"},
     {"models"},
     {"inference", "training"},
+    {"evaluation"},
+    {"pages"},
     {"tools"},
     {"cli"},
 ]
 HEIGHT = {room: height for height, rooms in enumerate(STOREYS) for room in rooms}
 HOMES = {
-    "torch": {"networks", "models", "inference", "training", "degradation"},
+    "torch": {"networks", "models", "inference", "training", "degradation", "evaluation"},
     "h5py": {"formats"},
     "scipy": {"formats"},
     "tifffile": {"formats"},

@@ -10,6 +10,7 @@ import typer
 
 from pdenet_cli import __version__
 from pdenet_cli.cli.console import complain
+from pdenet_cli.cli.evaluate import PixelCommand, evaluate
 from pdenet_cli.cli.info import info
 from pdenet_cli.cli.models import models
 from pdenet_cli.cli.train import train
@@ -44,6 +45,7 @@ app.command()(info)
 app.command()(upscale)
 app.command()(uncertainty)
 app.command()(train)
+app.command(cls=PixelCommand)(evaluate)
 app.add_typer(models, name="models")
 
 INTERRUPTED = 130

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -47,12 +48,19 @@ def _list(context: typer.Context, as_json: options.Json = False) -> None:
 
 @models.command()
 def show(
-    model: Annotated[str, typer.Argument(help="A model's name or its file.")], as_json: options.Json = False
+    model: Annotated[str, typer.Argument(help="A model's name or its file.")],
+    plot: Annotated[Path | None, typer.Option(help="Draw its learned probabilities here.", metavar="PNG")] = None,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show how a model describes itself: network, data, recipe, scores, licence."""
     from pdenet_cli.models import find_model, read_header
 
     spec = read_header(find_model(model)).spec
+    if plot is not None:
+        from pdenet_cli.tools.chances import plot_chances
+
+        plot_chances(model, plot, overwrite)
     if as_json:
         print(json.dumps(spec.to_dict(), indent=2))
         return

@@ -4,14 +4,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from pdenet_cli.errors import ModelError
-from pdenet_cli.networks.base import Draw, Network, NetworkConfig
+from pdenet_cli.networks.base import Draw, Network, NetworkConfig, Rival
+from pdenet_cli.networks.bicubic import Bicubic
+from pdenet_cli.networks.ercsr import ERCSR
+from pdenet_cli.networks.fcnn3d import FCNN3D
+from pdenet_cli.networks.gan3d import GAN3D
+from pdenet_cli.networks.mcnet import MCNet
+from pdenet_cli.networks.nas import NASNet
 from pdenet_cli.networks.pdenet import PDENet, TemplateNet
+from pdenet_cli.networks.sspsr import SSPSR
 
-__all__ = ["NETWORKS", "Draw", "Network", "NetworkConfig", "build_network"]
+__all__ = ["NETWORKS", "Draw", "Network", "NetworkConfig", "Rival", "build_network"]
 
 NETWORKS: dict[str, type[Network]] = {
     "pdenet": PDENet,
     "template": TemplateNet,
+    "nas": NASNet,
+    "3dfcnn": FCNN3D,
+    "3dgan": GAN3D,
+    "sspsr": SSPSR,
+    "mcnet": MCNet,
+    "ercsr": ERCSR,
+    "bicubic": Bicubic,
 }
 
 

@@ -1,8 +1,9 @@
 """What every network is to the rest of the program."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar, Self
 
 import torch
@@ -34,6 +35,14 @@ class Draw:
         return type(self)(self.masks.to(device))
 
 
+class Rival(nn.Module):
+    """A network that gives a cube a score, and learns to give the truth a higher one than estimates."""
+
+    @abstractmethod
+    def loss(self, lower: Tensor, higher: Tensor) -> Tensor:
+        """How far the scores are from saying that `higher` is more like the truth than `lower`."""
+
+
 class Network(nn.Module):
     """A super-resolution network: a pure function of a low-resolution cube and a draw."""
 
@@ -42,7 +51,7 @@ class Network(nn.Module):
     random: ClassVar[bool]  # False: every draw gives the same output
 
     config: NetworkConfig
-    halo: int  # how many low-resolution pixels away an output pixel still looks, exactly
+    halo: int | None  # how many low-resolution pixels away an output still looks, exactly; None: everywhere
     band_halo: int | None  # the same in bands; None: the whole spectrum
     bands: int | None  # the only band count that fits; None: any
     bytes_per_voxel: int  # memory that one sample takes, at the most, per voxel of its input
@@ -70,14 +79,39 @@ class Network(nn.Module):
     @torch.no_grad()
     def samples(self, low: Tensor, draw: Draw) -> Tensor:
         """One cube seen by every sub-network of the draw, (1, bands, h, w) -> (samples, bands, H, W)."""
-        if low.device.type != "cpu":
-            batch: Tensor = self(low.expand(len(draw), -1, -1, -1), draw)
-            return batch
         _, bands, h, w = low.shape
         high = low.new_empty(len(draw), bands, self.scale * h, self.scale * w)
-        for i in range(len(draw)):  # one at a time needs the memory of one
-            high[i] = self(low, draw[i])[0]
+        at_once = 1 if low.device.type == "cpu" else len(draw)  # a CPU is fastest, and leanest, one by one
+        for i, some in enumerate(self.in_turn(low, draw, at_once)):
+            high[i * at_once : i * at_once + len(some)] = some
         return high
+
+    def in_turn(self, low: Tensor, draw: Draw, at_once: int) -> Iterator[Tensor]:
+        """`samples`, so many at once; what they have in common is computed only once."""
+        for i in range(0, len(draw), at_once):
+            some = draw[i : i + at_once]
+            yield self(low.expand(len(some), -1, -1, -1), some)
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are, and its input must be."""
+        return next(chain(self.parameters(), self.buffers())).device
+
+    def loss(
+        self, estimate: Tensor, high: Tensor, low: Tensor, consistency: float = 1.0, rival: Rival | None = None
+    ) -> Tensor:
+        """What training makes small: the mean |error|, and what the estimate leaves unexplained of its input.
+
+        `rival` is None in the warm-up, and always for a network that has none.
+        """
+        loss = (estimate - high).abs().mean()
+        if type(self).degrade is not Network.degrade:
+            loss = loss + consistency * (low - self.degrade(estimate)).square().mean()
+        return loss
+
+    def new_rival(self) -> Rival | None:
+        """The rival that training pits against this network, untrained; None: it has none."""
+        return None
 
     def degrade(self, high: Tensor) -> Tensor:
         """The low-resolution cube this network believes `high` would give; for its consistency loss."""

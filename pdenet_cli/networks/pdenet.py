@@ -5,6 +5,7 @@ a (3,1,1) or (1,3,3) convolution is a two-dimensional one in the layout a CPU li
 between them. Masks are per channel, so one sample's masks go into the weights and cost nothing.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Literal, get_args, get_type_hints
@@ -83,10 +84,21 @@ class TemplateNet(Network):
         each = [None] * len(low) if masks is None else masks.expand(len(low), -1).tensor_split(len(low))
         return torch.cat([self._stages(x, mask) for x, mask in zip(low.tensor_split(len(low)), each, strict=True)])
 
-    def _stages(self, low: Tensor, masks: Tensor | None) -> Tensor:
+    def in_turn(self, low: Tensor, draw: Draw, at_once: int) -> Iterator[Tensor]:
+        common = self._common(low)
+        for i in range(0, len(draw), at_once):
+            masks = draw.masks[i : i + at_once] if self.random else None
+            yield self._stages(low.expand(len(draw[i : i + at_once]), -1, -1, -1), masks, common)
+
+    def _common(self, low: Tensor) -> tuple[Tensor, Tensor]:
+        """What no mask has touched yet: the enlarged cube, and the features that the first stage starts with."""
+        return self.upsample(low, self.scale), self.stages[0].start(low)
+
+    def _stages(self, low: Tensor, masks: Tensor | None, common: tuple[Tensor, Tensor] | None = None) -> Tensor:
         each = [None] * len(self.stages) if masks is None else masks.chunk(len(self.stages), dim=1)
+        large, start = common or self._common(low)
         # (n, bands, h, w) -> (n, bands, scale·h, scale·w)
-        high: Tensor = self.upsample(low, self.scale) + self.stages[0](low, each[0])
+        high: Tensor = large + self.stages[0](low, each[0], start.expand(len(low), -1, -1, -1, -1))
         for stage, mask in zip(self.stages[1:], each[1:], strict=True):
             high = high + stage(low - self.degrade(high), mask)
         return high
@@ -160,15 +172,16 @@ class Stage(nn.Module):
         self.tail = _weight(config.head, 3, self.scale + 2, self.scale + 2)  # (in, band, row, col)
         self.smooth = _weight(1, 3, 3, 3)  # (1, band, row, col)
 
-    def forward(self, low: Tensor, masks: Tensor | None) -> Tensor:
+    def forward(self, low: Tensor, masks: Tensor | None, start: Tensor | None = None) -> Tensor:
         each = [None] * len(self.masks) if masks is None else masks.split_with_sizes(self.masks, dim=1)
-        start = self._head(low)  # (n, bands, h, w) -> (n, bands, h, w, head)
+        start = self.start(low) if start is None else start
         features = [self.units[0]([start], each[0])]
         for unit, mask in zip(self.units[1:], each[1:], strict=True):
             features.append(unit(features, mask))
         return self._smooth(self._tail(features[-1] + start))  # (n, bands, scale·h, scale·w)
 
-    def _head(self, low: Tensor) -> Tensor:
+    def start(self, low: Tensor) -> Tensor:
+        """The features before any mask, (n, bands, h, w) -> (n, bands, h, w, head)."""
         # A 3x3x3 convolution of one channel is a 3x3 one of three: the band before, this one, the next.
         taps = F.pad(low, (0, 0, 0, 0, 1, 1)).unfold(1, 3, 1).contiguous()  # (n, bands, h, w, 3)
         image = F.conv2d(taps.flatten(0, 1).permute(0, 3, 1, 2), self.head, padding=1)

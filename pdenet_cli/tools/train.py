@@ -13,16 +13,18 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.formats import open_cube
 from pdenet_cli.formats.output import refuse_existing
-from pdenet_cli.models import ModelSpec, choose_device, load_model
+from pdenet_cli.models import ModelSpec, choose_device, find_model, load_model, read_header
 from pdenet_cli.networks import Network
 from pdenet_cli.networks.runtime import tune_process
 from pdenet_cli.training.data import Patches, Scene
 from pdenet_cli.training.loop import Budget, Clock, Validated
 from pdenet_cli.training.processes import joined
-from pdenet_cli.training.recipe import PAPER_EPOCHS, RECIPES, Recipe
+from pdenet_cli.training.recipe import PAPER_EPOCHS, Recipe, recipe_for
 from pdenet_cli.training.sitting import Files, Sitting, Trained
 from pdenet_cli.training.trainer import Stepped, Trainer, name_of, new_network, started_from, use_threads
 from pdenet_cli.training.validation import Part, held_out_parts
+
+DEFAULT_NETWORK = "pdenet"
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def find_cubes(plan: Plan, tell: Watch) -> Iterator[Cube]:
 def _network(plan: Plan, start: float = 1.0) -> Network:
     scale = plan.degradation.scale
     if plan.init is None:
-        return new_network(plan.network or "pdenet", plan.config, scale, plan.seed, start)
+        return new_network(plan.network or DEFAULT_NETWORK, plan.config, scale, plan.seed, start)
     model = load_model(plan.init)
     if model.scale != scale:
         raise UsageError(f"--init {plan.init} is a x{model.scale} model, and --scale is {scale}.")
@@ -140,10 +142,9 @@ def _network(plan: Plan, start: float = 1.0) -> Network:
 
 
 def _recipe(plan: Plan) -> Recipe:
-    if plan.recipe not in RECIPES:
-        raise UsageError(f"--recipe {plan.recipe} is unknown; choose one of {', '.join(RECIPES)}.")
+    network = plan.network or (read_header(find_model(plan.init)).spec.network if plan.init else DEFAULT_NETWORK)
     changes = {name: value for name, value in (plan.changes or {}).items() if value is not None}
-    return replace(RECIPES[plan.recipe](plan.degradation.scale), **changes)
+    return replace(recipe_for(plan.recipe, network, plan.degradation.scale), **changes)
 
 
 def _budget(plan: Plan, patches: Patches) -> Budget:

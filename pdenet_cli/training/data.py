@@ -73,21 +73,31 @@ class Scene:
         return unit, float(there.mean())
 
     def held_out(self, scale: int) -> Window | None:
-        """The lower right quarter, whole low-resolution pixels of it; None if the scene is too small."""
-        (rows, columns), (row, column) = self.size, self.corner(scale)
-        whole = ((rows - row) // scale * scale, (columns - column) // scale * scale)
-        return Window(row, column, *whole) if row < rows else None
+        """The part that no patch touches; None if the scene is too small."""
+        return held_out(self.size, scale)
 
     def corner(self, scale: int) -> tuple[int, int]:
         """Where the part that patches must not touch begins; behind the last pixel if there is none."""
-        if min(self.size) // 2 < SMALLEST * scale:
-            return self.size
-        return -(-self.size[0] // 2), -(-self.size[1] // 2)
+        return corner(self.size, scale)
 
     def largest_patch(self, scale: int) -> int:
         """The side of the largest square, in whole low-resolution pixels, beside the held-out part."""
         (rows, columns), (row, column) = self.size, self.corner(scale)
         return max(min(row, columns), min(rows, column)) // scale * scale
+
+
+def held_out(size: tuple[int, int], scale: int) -> Window | None:
+    """The lower right quarter, whole low-resolution pixels of it; None if the scene is too small."""
+    (rows, columns), (row, column) = size, corner(size, scale)
+    whole = ((rows - row) // scale * scale, (columns - column) // scale * scale)
+    return Window(row, column, *whole) if row < rows else None
+
+
+def corner(size: tuple[int, int], scale: int) -> tuple[int, int]:
+    """Where the held-out quarter begins; behind the last pixel if there is none."""
+    if min(size) // 2 < SMALLEST * scale:
+        return size
+    return -(-size[0] // 2), -(-size[1] // 2)
 
 
 def place(rng: np.random.Generator, size: tuple[int, int], corner: tuple[int, int], side: int) -> Window:
@@ -126,7 +136,10 @@ class Patches:
             if scene.largest_patch(scale) >= SMALLEST * scale and (bands is None or len(scene.pixels) >= bands)
         ]
         if not self.scenes:
-            raise UsageError(f"No cube is large enough: x{scale} needs {SMALLEST * scale} pixels on a side.")
+            depth = f" and {bands} bands" if bands is not None else ""
+            raise UsageError(
+                f"No cube is large enough: x{scale} needs {SMALLEST * scale} pixels on a side{depth}."
+            )
         # By the root of their size: large scenes more often, small sensors still heard.
         weights = np.sqrt([scene.size[0] * scene.size[1] for scene in self.scenes])
         self.chances = weights / weights.sum()

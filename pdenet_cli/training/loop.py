@@ -46,7 +46,7 @@ class Validated:
     done: float
     seconds: float  # of the run so far
     scores: dict[str, Any]
-    masked: bool  # False in the warm-up, whose networks are not the product of a network with masks
+    masked: bool  # False in the warm-up, whose networks are not the product of one with masks or with a rival
     took: float
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import cos, pi
 from typing import Any
 
@@ -17,7 +17,7 @@ class Moment:
     """What the schedule says now."""
 
     rate: float  # of learning, as a share of the recipe's
-    temperature: float | None  # of the masks; None: every mask is 1
+    temperature: float | None  # of the masks; 0: each at its mode; None: the warm-up, every mask is 1
 
 
 @dataclass(frozen=True)
@@ -97,3 +97,39 @@ def _fast_schedule(done: float) -> Moment:
 
 RECIPES: dict[str, Callable[[int], Recipe]] = {"fast": fast, "paper": paper}
 """Each recipe as a function of the scale."""
+
+
+def _halved_every_35_epochs(done: float) -> Moment:
+    return Moment(0.5 ** (int(done * PAPER_EPOCHS) // 35), SHARP)
+
+
+FIXED = 5 / 6  # of a search the masks are random; the rest tunes the network they chose
+
+
+def _searched(schedule: Callable[[float], Moment]) -> Callable[[float], Moment]:
+    """The schedule of a search: at its end each mask stays at its mode."""
+    return lambda done: schedule(done) if done < FIXED else replace(schedule(done), temperature=0.0)
+
+
+OWN: dict[str, dict[str, dict[str, Any]]] = {
+    "paper": {
+        "nas": dict(schedule=_searched(_paper_schedule)),
+        "3dfcnn": dict(lr=5e-5, batch=16, schedule=lambda done: Moment(1.0, SHARP)),
+        "3dgan": dict(lr=1e-4),  # not published
+        "sspsr": dict(lr=1e-4, schedule=lambda done: Moment(1.0, SHARP)),
+        "mcnet": dict(lr=1e-4, batch=16, schedule=_halved_every_35_epochs),
+        "ercsr": dict(lr=1e-4, batch=12, schedule=_halved_every_35_epochs),
+    },
+    "fast": {
+        "nas": dict(schedule=_searched(_fast_schedule)),
+        "sspsr": dict(lr=5e-4),
+    },
+}
+"""What a recipe does otherwise for a network: by recipe, then by network."""
+
+
+def recipe_for(recipe: str, network: str, scale: int) -> Recipe:
+    """The recipe of this name as it is for a network of this name."""
+    if recipe not in RECIPES:
+        raise UsageError(f"--recipe {recipe} is unknown; choose one of {', '.join(RECIPES)}.")
+    return replace(RECIPES[recipe](scale), **OWN.get(recipe, {}).get(network, {}))

@@ -16,8 +16,9 @@ from torch import Tensor
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, TrainingError, UsageError
 from pdenet_cli.models import Model
-from pdenet_cli.networks import NETWORKS, Draw, Network, build_network
+from pdenet_cli.networks import NETWORKS, Draw, Network, Rival, build_network
 from pdenet_cli.training.data import Patch, Patches
+from pdenet_cli.training.learner import Learner
 from pdenet_cli.training.processes import ALONE, Processes
 from pdenet_cli.training.recipe import Moment
 
@@ -85,6 +86,10 @@ def use_threads(count: int | None) -> None:
         torch.set_num_threads(count)
 
 
+def _chances(network: Network) -> list[Tensor]:
+    return [p for name, p in network.named_parameters() if name.endswith(".chance")]
+
+
 def _plain(value: str) -> Any:
     try:
         return json.loads(value)
@@ -110,18 +115,25 @@ class Trainer:
             raise UsageError(f"--batch {self.recipe.batch} is too small for {processes.count} processes.")
         if precision not in PRECISIONS or (precision != "float32" and device.type != "cuda"):
             raise UsageError(f"--precision {precision} on {device.type}: choose float32, or bf16 or fp16 on cuda.")
+        if not any(True for _ in network.parameters()):
+            raise UsageError(f"--network {name_of(network)} has no weights, so there is nothing to train.")
         self.network = network.to(device).train()
         # The running mean of the weights, which is what is worth keeping.
         self.product = copy.deepcopy(self.network).requires_grad_(False)
-        self.chances = [p for name, p in network.named_parameters() if name.endswith(".chance")]
+        self.chances = _chances(network)
         # On a CPU, features then stay in the cache and masks in the weights.
         self.one_by_one = device.type == "cpu"
-        self.consistent = type(network).degrade is not Network.degrade
         self.half = PRECISIONS[precision]
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+        self.learner = Learner(self.network, self.recipe.betas, ("network", "adam"))
+        self.rival = self._new_rival()
         self.step = 0
-        self.masked = False
-        self._fresh_adam()
+        self.masked = False  # or not yet up against its rival: the warm-up
+
+    @property
+    def opponent(self) -> Learner[Rival] | None:
+        """The rival, once the warm-up is over."""
+        return self.rival if self.masked else None
 
     def draw(self, samples: int) -> Draw | None:
         """Masks to validate with, the same at every call; None while every mask is 1."""
@@ -129,7 +141,7 @@ class Trainer:
             return None
         generator = torch.Generator().manual_seed(self.patches.seed)
         with torch.no_grad():
-            return self.product.draw(generator, samples)
+            return self.product.draw(generator, samples if self.network.random else 1)
 
     def chance_facts(self) -> dict[str, float]:
         """Whether the masks are still random: their mean chance, and how many nearly never or always act."""
@@ -144,10 +156,10 @@ class Trainer:
         now = self.recipe.schedule(done)
         self._enter(now)
         loss = self._gradients(now)
-        parameters = [p for p in self.network.parameters() if p.grad is not None]
-        self.processes.sum([p.grad for p in parameters if p.grad is not None] + [loss])
-        self.scaler.unscale_(self.adam)
-        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.recipe.clip))
+        self.processes.sum([loss])
+        norm = self.learner.clip(self.processes, self.recipe.clip, self.scaler)
+        if self.opponent is not None:
+            norm = math.hypot(norm, self.opponent.clip(self.processes, self.recipe.clip))
         value = float(loss)
         # fp16 gradients overflow now and then: its scaler leaves such a step out.
         if not math.isfinite(value) or not (math.isfinite(norm) or self.scaler.is_enabled()):
@@ -157,14 +169,21 @@ class Trainer:
         return Stepped(self.step, done, seconds, value, norm, now.rate * self.recipe.lr, now.temperature)
 
     def _enter(self, now: Moment) -> None:
-        masked = now.temperature is not None and self.network.random
+        masked = now.temperature is not None and bool(self.chances or self.rival)
         if masked and not self.masked and self.recipe.fresh:
-            self._fresh_adam()
+            self.learner.fresh()
         self.masked = masked
+        if now.temperature == 0:
+            # Masks are at their mode from here on: the running mean must have chosen the same ones.
+            for mean, chance in zip(_chances(self.product), self.chances, strict=True):
+                mean.copy_(chance.detach())
 
     def _gradients(self, now: Moment) -> Tensor:
         """Leave the gradients of this process's share of the batch in the parameters; its share of the loss."""
         self.network.zero_grad()
+        rival = None if self.opponent is None else self.opponent.module
+        if rival is not None:
+            rival.zero_grad()
         total = torch.zeros((), device=self.device)
         batch = self.recipe.batch
         patches = [self.patches(self.step, index) for index in self.processes.share(batch)]
@@ -173,13 +192,15 @@ class Trainer:
             low = torch.cat([self.degradation(h[None], p.generator) for h, p in zip(high, group, strict=True)])
             with torch.autocast(self.device.type, self.half, enabled=self.half is not None):
                 estimate = self.network(low, self._draws(group, now.temperature))
-            loss = (estimate.float() - high).abs().mean()
-            if self.consistent:
-                unexplained = low - self.network.degrade(estimate.float())
-                loss = loss + self.recipe.consistency * unexplained.square().mean()
+            estimate = estimate.float()
+            loss = self.network.loss(estimate, high, low, self.recipe.consistency, rival)
             loss = loss * len(group) / batch
-            self.scaler.scale(loss).backward()
+            torch.autograd.backward(self.scaler.scale(loss))
             total += loss.detach()
+            if rival is not None:
+                rival.requires_grad_(True)
+                torch.autograd.backward(rival.loss(estimate.detach(), high) * len(group) / batch)
+                rival.requires_grad_(False)  # it only judges while the network learns
         return total
 
     def _groups(self, patches: list[Patch]) -> Iterator[list[Patch]]:
@@ -196,10 +217,12 @@ class Trainer:
         return Draw(torch.cat([draw.masks for draw in draws]))
 
     def _update(self, now: Moment) -> None:
-        for group in self.adam.param_groups:
-            group["lr"] = now.rate * self.recipe.lr
-        self.scaler.step(self.adam)
+        self.learner.rate(now.rate * self.recipe.lr)
+        self.scaler.step(self.learner.adam)
         self.scaler.update()
+        if self.opponent is not None:
+            self.opponent.rate(now.rate * self.recipe.lr)
+            self.opponent.adam.step()
         with torch.no_grad():
             for chance in self.chances:
                 chance.clamp_(*self.recipe.chances)
@@ -210,30 +233,27 @@ class Trainer:
             for kept, buffer in zip(self.product.buffers(), self.network.buffers(), strict=True):
                 kept.copy_(buffer)
 
-    def _fresh_adam(self) -> None:
-        self.adam = torch.optim.Adam(self.network.parameters(), lr=self.recipe.lr, betas=self.recipe.betas)
+    def _new_rival(self) -> Learner[Rival] | None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.patches.seed)
+            rival = self.network.new_rival()
+        if rival is None:
+            return None
+        rival = rival.to(self.device).requires_grad_(False)
+        return Learner(rival, self.recipe.betas, ("rival", "rival_adam"))
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and plain values from which, with the product, `restore` goes on exactly."""
-        tensors = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
-        for name, parameter in self.network.named_parameters():
-            for key, value in self.adam.state.get(parameter, {}).items():
-                tensors[f"adam.{key}.{name}"] = value
+        tensors = self.learner.tensors() | (self.rival.tensors() if self.rival is not None else {})
         return tensors, {"step": self.step, "masked": self.masked, "scaler": self.scaler.state_dict()}
 
     def restore(self, product: Network, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Go on from where `state` was taken."""
         try:
-            own = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
-            self.network.load_state_dict(own)
             self.product.load_state_dict(product.state_dict())
-            for name, parameter in self.network.named_parameters():
-                keys = [key for key in ("step", "exp_avg", "exp_avg_sq") if f"adam.{key}.{name}" in tensors]
-                if keys:
-                    # Adam counts its steps on the CPU, whatever the device.
-                    kept = {key: tensors[f"adam.{key}.{name}"].clone() for key in keys}
-                    device = parameter.device
-                    self.adam.state[parameter] = {k: t if k == "step" else t.to(device) for k, t in kept.items()}
+            self.learner.restore(tensors)
+            if self.rival is not None:
+                self.rival.restore(tensors)
             self.step, self.masked = int(values["step"]), bool(values["masked"])
             self.scaler.load_state_dict(dict(values["scaler"]))
         except (KeyError, RuntimeError, TypeError, ValueError) as error:

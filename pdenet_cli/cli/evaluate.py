@@ -1,0 +1,226 @@
+"""`pdenet evaluate`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+from typer.core import TyperCommand
+
+from pdenet_cli.cli import options
+from pdenet_cli.cli.console import err, out, time_text
+from pdenet_cli.cli.sharpening import parse_bands, parse_size
+from pdenet_cli.errors import BatchError, UsageError
+
+if TYPE_CHECKING:
+    from pdenet_cli.evaluation.results import Evaluation, Values
+    from pdenet_cli.evaluation.study import Study
+    from pdenet_cli.metrics import Metric
+    from pdenet_cli.tools.evaluate import Settings
+
+
+class PixelCommand(TyperCommand):
+    """A command whose --pixel takes two numbers and may come several times, which Typer has no type for."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        joined: list[str] = []
+        rest = iter(args)
+        for word in rest:
+            joined.append(word)
+            if word == "--pixel" and "," not in (row := next(rest, "")):
+                joined.append(f"{row},{next(rest, '')}")
+            elif word == "--pixel":
+                joined.append(row)
+        return super().parse_args(ctx, joined)
+
+
+def evaluate(
+    files: Annotated[
+        list[Path], typer.Argument(help="ESTIMATE and TRUTH; with --model any number of TRUTHs.", metavar="CUBES")
+    ],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="Score what this model makes of each TRUTH made coarse; may be given several times."),
+    ] = None,
+    samples: Annotated[
+        str, typer.Option(help="Draws of the network; a list (1,2,5,10,20) studies how scores grow.", metavar="N")
+    ] = "8",
+    protocol: Annotated[
+        str, typer.Option(help="Whose definitions of the metrics: pdenet, mcnet, sspsr.")
+    ] = "pdenet",
+    part: Annotated[
+        str, typer.Option(help="whole, or lower-right: the quarter that `pdenet train` never trains on.")
+    ] = "whole",
+    scale: Annotated[
+        int | None, typer.Option(help="What ERGAS divides by, without --model.", show_default="4", min=1)
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page with maps, spectra and curves.", metavar="FILE")
+    ] = None,
+    pixel: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Show the spectra of this pixel on the page; may be given several times.", metavar="ROW COLUMN"
+        ),
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write all scores, per band too.", metavar="FILE")] = None,
+    overwrite: options.Overwrite = False,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    memory: options.Memory = None,
+    value_range: options.Range = None,
+    bands: options.BandRange = None,
+    var: options.Variable = None,
+    axes: options.Axes = None,
+    as_json: options.Json = False,
+) -> None:
+    """Score an estimate against the truth, or models against bicubic on truths made coarse for them.
+
+    MPSNR, PSNR, MSSIM, SAM, RMSE, ERGAS, CC and UIQI under a named protocol. Nodata and bad bands are left out.
+    """
+    from pdenet_cli.formats.output import refuse_existing, write_beside
+    from pdenet_cli.tools.evaluate import Settings
+
+    if pixel and html is None:
+        raise UsageError("--pixel chooses what the page shows; give --html FILE too.")
+    refuse_existing(tuple(path for path in (html, csv) if path is not None), overwrite)
+    settings = Settings(
+        protocol=protocol,
+        part=part,
+        value_range=value_range,
+        bands=parse_bands(bands),
+        variable=var,
+        axes=axes,
+        look=html is not None,
+        pixels=parse_pixels(pixel or ()),
+        memory=parse_size(memory),
+    )
+    evaluation = _evaluate(files, model or [], parse_samples(samples), scale, seed, device, settings)
+    if html is not None:
+        from pdenet_cli.pages.evaluation import evaluation_page
+
+        write_beside(html, evaluation_page(evaluation).encode(), overwrite=overwrite)
+    if csv is not None:
+        write_beside(csv, evaluation.to_csv().encode(), overwrite=overwrite)
+    if as_json:
+        print(json.dumps(evaluation.to_dict(), indent=2))
+    else:
+        _show(evaluation)
+        for path in filter(None, (html, csv)):
+            out.print(escape(str(path)))
+    for name, why in evaluation.failed.items():
+        err.print(f"[bold red]{escape(name)}:[/] {escape(why)}")
+    if evaluation.failed:
+        raise BatchError(f"{len(evaluation.failed)} of {len(files)} scenes failed; the others are scored.")
+
+
+def _evaluate(
+    files: Sequence[Path],
+    models: Sequence[str],
+    samples: Sequence[int],
+    scale: int | None,
+    seed: int,
+    device: str,
+    settings: Settings,
+) -> Evaluation:
+    from pdenet_cli.tools.evaluate import Contest, evaluate_files
+
+    if not models:
+        if len(files) != 2:
+            raise UsageError(f"{len(files)} cubes: give ESTIMATE and TRUTH, or --model and any number of TRUTHs.")
+        return evaluate_files(files[0], files[1], scale, settings)
+    contest = Contest(models, samples, seed, device, settings)
+    if scale not in (None, contest.scale):
+        raise UsageError(f"--scale {scale}: the model is made for x{contest.scale}. Leave out --scale.")
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
+    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
+        task = progress.add_task("", total=None)
+
+        def watch(text: str, done: int, total: int) -> None:
+            progress.update(task, description=escape(text), completed=done, total=total)
+
+        return contest.run(files, watch, lambda text: err.print(f"[yellow]{escape(text)}[/]"))
+
+
+# Words to numbers.
+
+
+def parse_samples(text: str) -> tuple[int, ...]:
+    """How many draws: one number, or several with commas between them."""
+    if not re.fullmatch(r"\s*[1-9]\d{0,3}\s*(,\s*[1-9]\d{0,3}\s*)*", text):
+        raise UsageError(f"--samples {text}: neither a number nor a list. Write for example 8 or 1,2,5,10,20.")
+    return tuple(int(number) for number in text.split(","))
+
+
+def parse_pixels(texts: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Pixels from ROW,COLUMN, counted from 0."""
+    pixels = []
+    for text in texts:
+        if not re.fullmatch(r"\d+,\d+", text):
+            raise UsageError(f"--pixel {text.replace(',', ' ')}: not a row and a column, counted from 0.")
+        row, column = text.split(",")
+        pixels.append((int(row), int(column)))
+    return tuple(pixels)
+
+
+# Tables.
+
+
+def _show(evaluation: Evaluation) -> None:
+    for title, table in evaluation.tables():
+        out.print(_table(title, table, evaluation))
+        out.print()
+    for name, study in evaluation.studies.items():
+        out.print(_study_table(name, study, evaluation.metrics))
+        out.print()
+    for scene in evaluation.scenes:
+        left = f"{scene.share_left_out:.2%} of the numbers left out ({scene.bands_left_out} bad bands, nodata)"
+        size = f"{len(scene.bands)} bands, {scene.rows} x {scene.columns} pixels"
+        out.print(f"[dim]{escape(scene.name)}: {size}; {left}; 0..1 is {escape(scene.radiometry)}[/]")
+    job = evaluation.job
+    gain = f"; gain: over {evaluation.baseline}" if evaluation.baseline else ""
+    how = f"protocol {job['protocol']}, x{job['scale']}, {job['part']}"
+    out.print(f"[dim]{how}{gain}; {time_text(evaluation.seconds)}[/]")
+
+
+def _table(title: str, table: Mapping[str, Values], evaluation: Evaluation) -> Table:
+    shown = Table(title=escape(title), title_justify="left", box=None, pad_edge=False)
+    shown.add_column(overflow="fold")  # where the terminal is narrow, names give way to numbers
+    for metric in evaluation.metrics:
+        shown.add_column(f"{metric.name}\n{metric.unit}", justify="right", no_wrap=True)
+    for system, values in table.items():
+        cells = [_cell(metric, values, table) for metric in evaluation.metrics]
+        shown.add_row(escape(system), *cells)
+        if evaluation.baseline not in (None, system):
+            start = table[evaluation.baseline]
+            gains = (m.text(values[m.name] - start[m.name], "+") for m in evaluation.metrics)
+            shown.add_row("  gain", *gains, style="dim")
+    return shown
+
+
+def _cell(metric: Metric, values: Values, table: Mapping[str, Values]) -> str:
+    text = metric.text(values[metric.name])
+    best = metric.best([other[metric.name] for other in table.values()])
+    return f"[bold]{text}[/]" if len(table) > 1 and values[metric.name] == best else text
+
+
+def _study_table(name: str, study: Study, metrics: Sequence[Metric]) -> Table:
+    from pdenet_cli.evaluation.study import METRICS
+
+    chosen = [metric for metric in metrics if metric.name in METRICS]
+    shown = Table(title=f"{escape(name)}: more draws", title_justify="left", box=None, pad_edge=False)
+    for head in ("draws", "sets", *(f"{m.name} {m.unit}{end}" for m in chosen for end in ("", " std"))):
+        shown.add_column(head, justify="right")
+    for sampled in study.sampled:
+        pairs = (m.text(value) for m in chosen for value in (sampled.mean(m.name), sampled.std(m.name)))
+        shown.add_row(str(sampled.samples), str(len(sampled.sets)), *pairs)
+    certain = (text for m in chosen for text in (m.text(study.certain[m.name]), ""))
+    shown.add_row("every mask at 1", "", *certain)
+    return shown

@@ -1,0 +1,148 @@
+"""How the systems look beside the truth: colours, errors, and the spectra of a few telling pixels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdenet_cli.cube import Window
+from pdenet_cli.errors import UsageError
+from pdenet_cli.evaluation.view import View
+from pdenet_cli.picture import Picture, rgb_bands
+
+LONGEST = 400  # pixels on a side of a picture
+TRUTH = "truth"
+
+Map = NDArray[np.float32]  # (rows, columns)
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A pixel worth a look, counted in the truth's file."""
+
+    row: int
+    column: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Look:
+    """Pictures of one scene, every `step`-th pixel of it; truth and systems by name."""
+
+    step: int
+    colours: dict[str, Picture]
+    errors: dict[str, Map]  # root mean square over the bands; NaN where there is nothing
+    top: float  # the error at the upper end of the colour scale
+    spots: tuple[Spot, ...]
+    spectra: dict[str, NDArray[np.float32]]  # (spots, bands), 0..1, NaN where there is nothing
+    rgb: tuple[int, int, int]  # the file's bands in the picture
+
+    @classmethod
+    def of(cls, truth: View, estimates: Mapping[str, View], pixels: Sequence[tuple[int, int]] = ()) -> Look:
+        """A look at all of them; at the spectra of `pixels` of the file, or of a few that tell most."""
+        spots = [Spot(row, column, "chosen") for row, column in pixels]
+        for spot in spots:
+            _refuse_outside(spot, truth)
+        step = math.ceil(max(truth.part.rows, truth.part.columns) / LONGEST)
+        rgb = _nearest(rgb_bands(truth.cube.meta), truth.bands)
+        colours, errors = _maps(truth, estimates, step, [truth.bands.index(band) for band in rgb])
+        spots = spots or [
+            Spot(truth.part.row + row * step, truth.part.column + column * step, why)
+            for row, column, why in telling(list(errors.values()))
+        ]
+        known = np.concatenate([error[np.isfinite(error)] for error in errors.values()])
+        return cls(
+            step=step,
+            colours=_stretched(colours),
+            errors=errors,
+            top=float(np.percentile(known, 99.5)) if known.size else 1.0,
+            spots=tuple(spots),
+            spectra={
+                name: np.stack([_spectrum(view, spot, truth.part) for spot in spots])
+                for name, view in {TRUTH: truth, **estimates}.items()
+            },
+            rgb=rgb,
+        )
+
+
+def telling(errors: Sequence[Map]) -> list[tuple[int, int, str]]:
+    """A few pixels that tell most about some error maps: where systems differ, where all fail, a typical one."""
+    stack = np.stack(errors)
+    known = np.isfinite(stack).all(0)
+    if not known.any():
+        return [(0, 0, "no pixel has a value")]
+    apart, least, mean = np.ptp(stack, 0), stack.min(0), stack.mean(0)
+    typical = np.abs(mean - np.median(mean[known]))
+    found = [(least, "where every system errs most" if len(errors) > 1 else "the largest error")]
+    if len(errors) > 1:
+        found.insert(0, (apart, "where the systems differ most"))
+    places = [(*_place(np.where(known, goal, -np.inf)), why) for goal, why in found]
+    return [*places, (*_place(np.where(known, -typical, -np.inf)), "a typical error")]
+
+
+def _place(goal: NDArray[np.floating]) -> tuple[int, int]:
+    row, column = np.unravel_index(np.argmax(goal), goal.shape)
+    return int(row), int(column)
+
+
+def _maps(
+    truth: View, estimates: Mapping[str, View], step: int, rgb: Sequence[int]
+) -> tuple[dict[str, NDArray[np.float32]], dict[str, Map]]:
+    """Colours (3, rows, columns) and errors of all of them, every `step`-th pixel."""
+    rows, columns = (-(-length // step) for length in (truth.part.rows, truth.part.columns))
+    colours = {name: np.empty((3, rows, columns), np.float32) for name in (TRUTH, *estimates)}
+    errors = {name: np.empty((rows, columns), np.float32) for name in estimates}
+    for block in truth.blocks(multiple=step):
+        target, there = _thinned(truth, block, step)
+        place = Window(block.row // step, block.column // step, *target.shape[1:]).slices
+        colours[TRUTH][(slice(None), *place)] = np.where(there, target, np.nan)[rgb]
+        for name, view in estimates.items():
+            unit, known = _thinned(view, block, step)
+            both = there & known
+            colours[name][(slice(None), *place)] = np.where(known, unit, np.nan)[rgb]
+            squares = np.where(both, unit - target, 0).astype(np.float64) ** 2
+            count = both.sum(0)
+            mean = np.divide(squares.sum(0), count, out=np.full(count.shape, np.nan), where=count > 0)
+            errors[name][place] = np.sqrt(mean)
+    return colours, errors
+
+
+def _thinned(view: View, block: Window, step: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    unit, there = view.read(block)
+    return unit[:, ::step, ::step], there[:, ::step, ::step]
+
+
+def _stretched(colours: Mapping[str, NDArray[np.float32]]) -> dict[str, Picture]:
+    """The colours as 8-bit pictures, all stretched as the truth asks for."""
+    known = [channel[np.isfinite(channel)] for channel in colours[TRUTH]]
+    limits = np.array([np.percentile(channel, [2, 98]) if channel.size else (0, 1) for channel in known])
+    low, high = limits.T[..., None, None]
+    return {
+        name: np.rint(255 * np.nan_to_num((image - low) / np.maximum(high - low, 1e-12)).clip(0, 1))
+        .astype(np.uint8)
+        .transpose(1, 2, 0)
+        for name, image in colours.items()
+    }
+
+
+def _spectrum(view: View, spot: Spot, part: Window) -> NDArray[np.float32]:
+    unit, there = view.read(Window(spot.row - part.row, spot.column - part.column, 1, 1))
+    return np.where(there, unit, np.float32(np.nan))[:, 0, 0]
+
+
+def _nearest(wanted: tuple[int, int, int], bands: tuple[int, ...]) -> tuple[int, int, int]:
+    """The bands that are compared nearest to those wanted."""
+    red, green, blue = (min(bands, key=lambda band: abs(band - want)) for want in wanted)
+    return red, green, blue
+
+
+def _refuse_outside(spot: Spot, truth: View) -> None:
+    part = truth.part
+    if not (part.row <= spot.row < part.bottom and part.column <= spot.column < part.right):
+        rows, columns = f"rows {part.row} to {part.bottom - 1}", f"columns {part.column} to {part.right - 1}"
+        met = f"--pixel {spot.row} {spot.column} is not in the part that is compared"
+        raise UsageError(f"{truth.cube.path}: {met}: {rows}, {columns}.")

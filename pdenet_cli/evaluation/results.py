@@ -1,0 +1,126 @@
+"""What came of an evaluation: the scores of every system on every scene, their means, and who was best."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pdenet_cli.evaluation.look import Look
+from pdenet_cli.evaluation.study import METRICS, Study
+from pdenet_cli.metrics import Metric, mean_of
+
+Values = Mapping[str, float]  # by metric
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How good one system was on one scene."""
+
+    values: dict[str, float]
+    bands: dict[str, list[float]]  # of the metrics that have a value for each band
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class SceneResult:
+    """One scene: what of it was compared, and how every system did."""
+
+    name: str
+    inputs: dict[str, str]  # files with their hashes
+    rows: int
+    columns: int
+    row: int  # where the part that was compared begins
+    column: int
+    bands: tuple[int, ...]  # compared, counted from 0
+    bands_left_out: int
+    share_left_out: float  # of all numbers in the part, bad bands included
+    radiometry: str
+    wavelengths: tuple[float, ...] | None  # of the compared bands, in nanometres
+    systems: dict[str, Scores]
+    look: Look | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Several systems on several scenes under one protocol."""
+
+    job: dict[str, Any]  # all that decides the result: protocol, models and their hashes, seed, samples ...
+    metrics: tuple[Metric, ...]
+    scenes: tuple[SceneResult, ...]
+    baseline: str | None = None  # the system that gains are counted from
+    studies: dict[str, Study] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)  # scenes, and why
+    seconds: float = 0.0
+
+    @property
+    def systems(self) -> tuple[str, ...]:
+        return tuple(self.scenes[0].systems) if self.scenes else ()
+
+    def tables(self) -> Iterator[tuple[str, dict[str, Values]]]:
+        """The mean over the scenes if there are several, then each scene: system by system, metric by metric."""
+        if len(self.scenes) > 1:
+            yield f"mean of {len(self.scenes)} scenes", self.means()
+        for scene in self.scenes:
+            yield scene.name, {name: scores.values for name, scores in scene.systems.items()}
+
+    def means(self) -> dict[str, Values]:
+        """The mean over the scenes."""
+        return {name: mean_of([scene.systems[name].values for scene in self.scenes]) for name in self.systems}
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the pictures, as JSON holds it: what is not finite becomes null."""
+        scenes = []
+        for scene in self.scenes:
+            told = {name: value for name, value in vars(scene).items() if name not in ("look", "systems")}
+            told["systems"] = {name: asdict(scores) for name, scores in scene.systems.items()}
+            if scene.look is not None:
+                told["pixels"] = [asdict(spot) for spot in scene.look.spots]
+            scenes.append(told)
+        metrics = {m.name: {"unit": m.unit, "better": m.better, "says": m.says} for m in self.metrics}
+        everything = {
+            **self.job,
+            "metrics": metrics,
+            "mean": self.means() if self.scenes else {},
+            "scenes": scenes,
+            "sampling": {name: _study(study) for name, study in self.studies.items()},
+            "failed": self.failed,
+            "seconds": self.seconds,
+        }
+        plain: dict[str, Any] = _finite(everything)
+        return plain
+
+    def to_csv(self) -> str:
+        """A line for each scene, system and metric, and one for each band of it."""
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(("scene", "system", "metric", "unit", "band", "wavelength_nm", "value"))
+        units = {metric.name: metric.unit for metric in self.metrics}
+        for scene in self.scenes:
+            waves = scene.wavelengths or ("",) * len(scene.bands)
+            for system, scores in scene.systems.items():
+                for metric, value in scores.values.items():
+                    table.writerow((scene.name, system, metric, units[metric], "", "", value))
+                for metric, values in scores.bands.items():
+                    for band, wave, value in zip(scene.bands, waves, values, strict=True):
+                        table.writerow((scene.name, system, metric, units[metric], band, wave, value))
+        return text.getvalue()
+
+
+def _study(study: Study) -> dict[str, Any]:
+    rows = [
+        {"samples": s.samples, "sets": len(s.sets)} | {m: {"mean": s.mean(m), "std": s.std(m)} for m in METRICS}
+        for s in study.sampled
+    ]
+    return {"draws": rows, "every_mask_one": study.certain}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

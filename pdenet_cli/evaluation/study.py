@@ -1,0 +1,128 @@
+"""The sampling study: how the scores of a model with chance grow with the number of its draws.
+
+One long run of draws is cut into sets of N that share none, for every N. All N are thus judged by the same draws,
+the first set of N is what `--samples N` alone would give, and no sub-network runs twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial, reduce
+from operator import add
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+
+from pdenet_cli.cube import Cube, CubeMeta, Pixels, Window
+from pdenet_cli.evaluation.view import View
+from pdenet_cli.metrics import Tally, mean_of
+from pdenet_cli.summaries import Map, Samples, Summary, mean
+
+METRICS = ("MPSNR", "SAM")  # neither looks around a pixel
+LEAST_SETS = 3  # for the largest N
+
+Take = tuple[int, int]  # how many draws, from which one on
+EVERY_MASK_ONE: Take = (0, 0)  # no draw at all
+Scores = dict[str, float]  # by metric
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The scores of each set of N draws, the mean over the scenes."""
+
+    samples: int
+    sets: tuple[Scores, ...]
+
+    def mean(self, metric: str) -> float:
+        return fmean(scores[metric] for scores in self.sets)
+
+    def std(self, metric: str) -> float:
+        """The standard deviation over the sets; NaN for a single one."""
+        values = [scores[metric] for scores in self.sets]
+        return stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan
+
+
+@dataclass(frozen=True)
+class Study:
+    """The scores for every N, and those of the same network with every mask at 1."""
+
+    sampled: tuple[Sampled, ...]
+    certain: Scores
+
+    @classmethod
+    def of(cls, scenes: Sequence[Mapping[Take, Scores]]) -> Study:
+        """The study that the scores of every take on every scene make."""
+        means = {take: mean_of([scene[take] for scene in scenes]) for take in scenes[0]}
+        certain = means.pop(EVERY_MASK_ONE)
+        counts = dict.fromkeys(count for count, _ in means)
+        sampled = (Sampled(n, tuple(scores for take, scores in means.items() if take[0] == n)) for n in counts)
+        return cls(tuple(sampled), certain)
+
+
+def draws(samples: Sequence[int]) -> int:
+    """How many draws it takes: for a study, enough for several sets of the largest N."""
+    return max(samples) * (LEAST_SETS if len(samples) > 1 else 1)
+
+
+def takes(samples: Sequence[int]) -> dict[Take, Summary]:
+    """Every set of draws, and how it becomes one cube."""
+    total = draws(samples)
+    return {
+        (n, start): Summary(f"{n} draws from {start}", "", partial(_mean, start=start, count=n), "value")
+        for n in sorted(set(samples))
+        for start in range(0, total - n + 1, n)
+    }
+
+
+def _mean(samples: Samples, start: int, count: int) -> Map:
+    return mean(samples[start : start + count])
+
+
+class Scored:
+    """An array that keeps the scores of what is written into it, not the pixels: so many sets fit nowhere."""
+
+    def __init__(self, truth: View, empty: Tally, read: Callable[[Window], tuple[Any, Any]]) -> None:
+        """`read` is the truth's, or one that remembers what was read last."""
+        self.truth, self.empty, self.read = truth, empty, read
+        self.tallies: dict[Window, Tally] = {}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return len(self.truth.bands), self.truth.part.rows, self.truth.part.columns
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Any:
+        raise NotImplementedError("only scores are kept")
+
+    def __setitem__(self, key: tuple[slice, ...], pixels: Pixels) -> None:
+        _, rows, columns = key  # all bands: a spectrum has one angle
+        window = Window(rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start)
+        target, there = self.read(window)
+        tally = self.empty.empty()
+        tally.add(window, self.truth.scene, pixels, target, there)
+        # What did not fit into memory is written again, in smaller windows.
+        kept = {other: old for other, old in self.tallies.items() if not _overlap(other, window)}
+        self.tallies = kept | {window: tally}
+
+    def values(self) -> Scores:
+        return reduce(add, self.tallies.values()).values()
+
+
+def scored(truth: View, empty: Tally, summaries: Mapping[Take, Summary]) -> dict[Take, Cube]:
+    """A cube for each set of draws that keeps its scores alone."""
+    read = lru_cache(maxsize=1)(truth.read)  # every set is compared with the same window
+    meta = CubeMeta(len(truth.bands), truth.part.rows, truth.part.columns, np.dtype(np.float32))
+    return {take: Cube(truth.cube.path, meta, Scored(truth, empty, read)) for take in summaries}
+
+
+def scores_in(cube: Cube) -> Scores:
+    """What a cube that `scored` made has kept."""
+    assert isinstance(cube.array, Scored)
+    return cube.array.values()
+
+
+def _overlap(one: Window, other: Window) -> bool:
+    rows = one.row < other.bottom and other.row < one.bottom
+    return rows and one.column < other.right and other.column < one.right

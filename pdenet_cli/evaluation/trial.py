@@ -1,0 +1,97 @@
+"""What a coarser sensor would have seen of a truth, and what a system makes of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pdenet_cli import __version__
+from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.degradation import Degradation
+from pdenet_cli.errors import ModelError, ResourceError
+from pdenet_cli.evaluation.view import AS_THEY_ARE, View
+from pdenet_cli.inference import Layer, Posterior, super_resolve, usable_memory
+from pdenet_cli.models import Model, ModelSpec
+from pdenet_cli.networks import Draw, build_network
+from pdenet_cli.summaries import Summary
+from pdenet_cli.tiling import plan_tiles
+
+BICUBIC = "bicubic"
+BAND_VALUES = 1 << 26  # of the truth, degraded at once
+
+
+def coarse(truth: View, degradation: Degradation, seed: int) -> Cube:
+    """The truth as a coarser sensor would have seen it, 0..1, in memory; holes are filled, as for the network."""
+    bands, scene, scale = len(truth.bands), truth.scene, degradation.scale
+    low = np.empty((bands, scene.rows // scale, scene.columns // scale), np.float32)
+    blur = replace(degradation, noise=0.0)
+    some = max(1, BAND_VALUES // (scene.rows * scene.columns))
+    for start in range(0, bands, some):  # whole bands: no seams to care for
+        high, _ = truth.read(scene, range(start, min(start + some, bands)))
+        low[start : start + some] = blur(torch.from_numpy(high)).numpy()
+    if degradation.noise:
+        generator = torch.Generator().manual_seed(seed)
+        low += degradation.noise * torch.randn(low.shape, generator=generator).numpy()
+    return Cube(truth.cube.path, CubeMeta(*low.shape, low.dtype), low)
+
+
+def bicubic(scale: int, device: torch.device) -> Posterior:
+    """Bicubic as one more system."""
+    config = {"scale": scale}
+    spec = ModelSpec(BICUBIC, config, scale, {}, __version__)
+    return Posterior(Model(spec, build_network(BICUBIC, config).to(device), BICUBIC), samples=1)
+
+
+def every_mask_one(posterior: Posterior) -> Posterior:
+    """The same network without chance: each of its channels takes part."""
+    certain = Posterior(posterior.model, 1, posterior.seed)
+    certain.draw = Draw(torch.ones_like(certain.draw.masks))
+    return certain
+
+
+def run(
+    low: Cube,
+    posterior: Posterior,
+    outputs: Sequence[tuple[Summary, Cube]],
+    memory: int | None = None,
+    watch: Callable[[int, int], None] = lambda done, total: None,
+    say: Callable[[str], None] = lambda text: None,
+    *,
+    whole_spectra: bool = False,
+) -> None:
+    """Fill each cube with what the system makes of `low`, as its summary has it; `watch` hears of every tile.
+
+    `whole_spectra`: all bands of a pixel are written at once.
+    """
+    network, bands = posterior.network, low.meta.bands
+    if network.bands not in (None, bands):
+        met = f"the cube has {bands} usable ones"
+        raise ModelError(f"{posterior.model.name}: made for {network.bands} bands, {met}.")
+    plan = plan_tiles(
+        low.meta.window,
+        network.scale,
+        range(bands),
+        network.halo,
+        None if whole_spectra else network.band_halo,
+        memory or usable_memory(posterior.device),
+        posterior.bytes_for,
+    )
+    layers = [Layer(summary, cube) for summary, cube in outputs]
+    work = super_resolve(low, posterior, plan, AS_THEY_ARE, range(bands), layers, say=say)
+    for done, _ in enumerate(work, start=1):
+        watch(done, len(plan.tiles))
+
+
+def scratch(folder: Path, low: Cube, scale: int) -> Cube:
+    """An empty cube for an estimate, in a file of its own: of a large scene, several do not fit into memory."""
+    meta = low.meta.upscaled(scale)
+    path = folder / f"{len(list(folder.iterdir()))}.raw"
+    try:
+        return Cube(path, meta, np.memmap(path, meta.dtype, "w+", shape=meta.shape()))
+    except OSError as error:
+        met = f"{meta.nbytes:,} bytes for an estimate do not fit into {folder} ({error.strerror or error})"
+        raise ResourceError(f"{met}. Point TMPDIR to a larger disk.") from error

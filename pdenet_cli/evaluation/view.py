@@ -1,0 +1,64 @@
+"""Two cubes on the same ground, seen as 0..1 and compared window by window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdenet_cli.cube import Cube, Window
+from pdenet_cli.metrics import Tally
+from pdenet_cli.radiometry import Radiometry
+
+BLOCK_VALUES = 1 << 21
+AS_THEY_ARE = Radiometry((1.0,), (0.0,), "0..1 already")
+
+
+@dataclass(frozen=True)
+class View:
+    """A part of some bands of a cube as 0..1; its windows are counted from the part's upper-left pixel."""
+
+    cube: Cube
+    radiometry: Radiometry
+    bands: tuple[int, ...]  # of the file
+    part: Window
+
+    @classmethod
+    def whole(cls, cube: Cube) -> View:
+        """All of a cube that holds 0..1."""
+        return cls(cube, AS_THEY_ARE, tuple(range(cube.meta.bands)), cube.meta.window)
+
+    @property
+    def scene(self) -> Window:
+        return Window(0, 0, self.part.rows, self.part.columns)
+
+    def read(
+        self, window: Window, some: Sequence[int] | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """The pixels of a window with holes filled, and where there were none; `some` of the bands or all."""
+        bands = self.bands if some is None else [self.bands[i] for i in some]
+        place = Window(window.row + self.part.row, window.column + self.part.column, window.rows, window.columns)
+        first = min(bands)
+        pixels = self.cube.read(place, slice(first, max(bands) + 1))[[band - first for band in bands]]
+        return self.radiometry.prepare(pixels, bands)
+
+    def blocks(self, multiple: int = 1) -> Iterator[Window]:
+        """Windows that cover the view once, small enough to be held in memory many times over."""
+        side = max(64, math.isqrt(BLOCK_VALUES // len(self.bands)))
+        side = math.ceil(side / multiple) * multiple
+        return self.scene.blocks(side, side)
+
+
+def compare(truth: View, estimates: Mapping[str, View], tallies: Mapping[str, Tally]) -> None:
+    """Fill the tally of every estimate, reading the truth once."""
+    halo = max(tally.halo for tally in tallies.values())
+    for core in truth.blocks():
+        around = core.grown(halo, within=truth.scene)
+        target, there = truth.read(around)
+        for name, tally in tallies.items():
+            unit, known = estimates[name].read(around)
+            own = (slice(None), *core.grown(tally.halo, within=truth.scene).relative_to(around).slices)
+            tally.add(core, truth.scene, unit[own], target[own], (there & known)[own])

@@ -1,0 +1,42 @@
+"""MATLAB's bicubic as a network without weights: the line that every other system must cross."""
+
+import torch
+from torch import Tensor
+
+from pdenet_cli.degradation import bicubic_up
+from pdenet_cli.errors import ModelError
+from pdenet_cli.networks.base import Draw, Network, NetworkConfig
+
+CONFIGS = {"paper": NetworkConfig(), "tiny": NetworkConfig()}
+
+
+class Bicubic(Network):
+    """Each band enlarged by the cubic that the field means by bicubic (a = -0.5)."""
+
+    Config = NetworkConfig
+    configs = CONFIGS
+    random = False
+    bands = None
+    band_halo = 0
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__(config)
+        if config.scale < 2:
+            raise ModelError(f"{config} cannot be built: the scale must be at least 2.")
+        self.halo = bicubic_reach(self.scale)
+        self.bytes_per_voxel = 4 * (6 * self.scale**2 + 16)
+        self.register_buffer("here", torch.empty(0), persistent=False)  # knows the device, is not saved
+
+    def forward(self, low: Tensor, draw: Draw | None = None) -> Tensor:
+        return bicubic_up(low, self.scale)
+
+
+def bicubic_reach(scale: int, margin: int = 0) -> int:
+    """How many low-resolution pixels away an output looks that sees `margin` fine pixels around it."""
+
+    def before(pixel: int) -> int:
+        block, phase = divmod(pixel, scale)
+        offset = 2 * phase + 1 - scale  # of its centre from that of the old pixel; on it, the old value stays
+        return (2 if offset < 0 else 1 if offset > 0 else 0) - block
+
+    return max(before(pixel) for pixel in range(-margin, scale + margin))

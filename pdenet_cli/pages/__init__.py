@@ -1,0 +1,1 @@
+"""Results as pages and plots for people: self-contained, without scripts."""

@@ -1,0 +1,276 @@
+"""An evaluation as one HTML page: tables, colours, errors, spectra and curves; no scripts, nothing to load."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+
+import numpy as np
+
+from pdenet_cli.evaluation.look import TRUTH, Look, Map
+from pdenet_cli.evaluation.results import Evaluation, SceneResult, Values
+from pdenet_cli.evaluation.study import METRICS, Study
+from pdenet_cli.metrics import Metric
+from pdenet_cli.pages.chart import Line, Stroke, line_chart, strokes
+from pdenet_cli.picture import Picture, png
+
+COLOUR_MAP = "inferno"  # even steps to the eye, with any colour vision and in grey
+NOTHING = (205, 205, 205)
+
+STYLE = """
+:root { color-scheme: light; --ink: #1d2329; --soft: #5b6670; --rule: #dde2e6;
+        --better: #0072b2; --worse: #b34700; }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: #fff; max-width: 72rem;
+       margin: 2rem auto; padding: 0 1.25rem; }
+h1 { font-size: 1.6rem; margin-bottom: .25rem; } h2 { font-size: 1.25rem; margin: 2.5rem 0 .5rem; }
+h3 { font-size: 1rem; margin: 1.5rem 0 .4rem; }
+p { max-width: 48rem; } .soft, figcaption, small { color: var(--soft); }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+caption { text-align: left; font-weight: 600; padding: .4rem 0; }
+th, td { padding: .3rem .8rem .3rem 0; text-align: right; vertical-align: top; border-top: 1px solid var(--rule); }
+th:first-child { text-align: left; } thead th { border-top: 0; font-weight: 600; }
+thead th span, td small { display: block; font-weight: 400; font-size: .8rem; }
+td small.better { color: var(--better); } td small.worse { color: var(--worse); }
+.maps { display: grid; grid-template-columns: repeat(auto-fill, minmax(15rem, 1fr)); gap: 1rem; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 30rem), 1fr)); gap: 1.25rem; }
+.marked { position: relative; line-height: 0; }
+.marked i { position: absolute; translate: -50% -50%; width: 1.1rem; height: 1.1rem; border-radius: 50%;
+            font: 600 .7rem/1.1rem system-ui, sans-serif; text-align: center;
+            background: #fff; border: 1px solid #111; }
+figure { margin: 0; } figure img { width: 100%; image-rendering: pixelated; border: 1px solid var(--rule); }
+svg { width: 100%; height: auto; font: 12px system-ui, sans-serif; fill: var(--soft); }
+svg .grid { stroke: var(--rule); }
+.bar { display: flex; gap: .6rem; align-items: center; max-width: 30rem; margin: .6rem 0 0; }
+.bar img { flex: 1; height: .9rem; width: 10rem; }
+.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; list-style: none; padding: 0; margin: .4rem 0; }
+.legend svg { width: 2rem; height: .7rem; vertical-align: middle; margin-right: .4rem; }
+pre { overflow-x: auto; background: #f5f7f8; padding: 1rem; font-size: .8rem; }
+"""
+
+
+def evaluation_page(evaluation: Evaluation, title: str = "pdenet evaluate") -> str:
+    """The page as HTML."""
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="soft">{escape(_summary(evaluation))}</p>',
+        "<h2>Scores</h2>",
+        *(_table(caption, table, evaluation) for caption, table in evaluation.tables()),
+        f"<p class='soft'>{_key(evaluation)}</p>",
+        *(_study(name, study, evaluation.metrics) for name, study in evaluation.studies.items()),
+        *(part for scene in evaluation.scenes for part in _scene(scene, evaluation)),
+        *_failed(evaluation.failed),
+        "<h2>How it was made</h2>",
+        f"<pre>{escape(json.dumps(evaluation.job, indent=2))}</pre>",
+    ]
+    head = (
+        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<link rel="icon" href="data:,"><title>{escape(title)}</title>\n<style>{STYLE}</style>'
+    )
+    return (
+        f'<!doctype html>\n<html lang="en"><head>\n{head}\n</head><body>\n'
+        + "\n".join(body)
+        + "\n</body></html>\n"
+    )
+
+
+def _summary(evaluation: Evaluation) -> str:
+    job, count = evaluation.job, len(evaluation.scenes)
+    words = [
+        f"{count} scene{'s' if count != 1 else ''}, x{job['scale']}",
+        f"protocol {job['protocol']}",
+        "the lower right quarter, which training leaves out" if job["part"] != "whole" else "whole scenes",
+    ]
+    if "samples" in job:
+        words.append(f"{job['samples'][-1]} draws, seed {job['seed']}")
+    return "; ".join(words) + "."
+
+
+def _key(evaluation: Evaluation) -> str:
+    told = (f"<b>{metric.name}</b> {escape(metric.says)}" for metric in evaluation.metrics)
+    gains = "" if evaluation.baseline is None else f" Small numbers: the difference to {evaluation.baseline}."
+    return "; ".join(told) + f". The best of each column is bold.{gains}"
+
+
+# Tables.
+
+
+def _table(caption: str, table: Mapping[str, Values], evaluation: Evaluation) -> str:
+    head = "".join(f"<th>{m.name}<span>{_direction(m)}</span></th>" for m in evaluation.metrics)
+    rows = []
+    for system in table:
+        cells = (_cell(metric, system, table, evaluation.baseline) for metric in evaluation.metrics)
+        rows.append(f'<tr><th scope="row">{escape(system)}</th>{"".join(cells)}</tr>')
+    return (
+        f'<div class="scroll"><table><caption>{escape(caption)}</caption>'
+        f"<thead><tr><th>system</th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _direction(metric: Metric) -> str:
+    return f"{metric.unit} {'↑' if metric.better == 'higher' else '↓'}".strip()
+
+
+def _cell(metric: Metric, system: str, table: Mapping[str, Values], baseline: str | None) -> str:
+    value = table[system][metric.name]
+    text = metric.text(value)
+    if len(table) > 1 and value == metric.best([values[metric.name] for values in table.values()]):
+        text = f"<strong>{text}</strong>"
+    if baseline is None or system == baseline:
+        return f"<td>{text}</td>"
+    start = table[baseline][metric.name]
+    kind = "better" if metric.is_better(value, start) else "worse" if metric.is_better(start, value) else ""
+    return f'<td>{text}<small class="{kind}">{metric.text(value - start, "+")}</small></td>'
+
+
+# The sampling study.
+
+
+def _study(name: str, study: Study, metrics: Sequence[Metric]) -> str:
+    chosen = [metric for metric in metrics if metric.name in METRICS]
+    head = "".join(f"<th>{m.name} {m.unit}<span>mean ± std over the sets</span></th>" for m in chosen)
+    rows = [
+        f'<tr><th scope="row">{s.samples}</th><td>{len(s.sets)}</td>'
+        + "".join(f"<td>{m.text(s.mean(m.name))} ± {m.text(s.std(m.name))}</td>" for m in chosen)
+        + "</tr>"
+        for s in study.sampled
+    ]
+    certain = "".join(f"<td>{metric.text(study.certain[metric.name])}</td>" for metric in chosen)
+    rows.append(f'<tr><th scope="row">every mask at 1</th><td></td>{certain}</tr>')
+    charts = "".join(f"<figure>{_study_chart(study, metric)}</figure>" for metric in chosen)
+    return (
+        f"<h2>More draws: {escape(name)}</h2>"
+        f'<div class="scroll"><table><thead><tr><th>draws</th><th>sets</th>{head}</tr></thead>'
+        f'<tbody>{"".join(rows)}</tbody></table></div><div class="charts">{charts}</div>'
+        '<p class="soft">Points: the mean over sets of draws that share none; bars: one standard deviation. '
+        "Dashed: the same network with every mask at 1.</p>"
+    )
+
+
+def _study_chart(study: Study, metric: Metric) -> str:
+    counts = [float(s.samples) for s in study.sampled]
+    drawn, certain = strokes(["draws"], grey="mask"), Stroke("#767676", "5 3")
+    lines = [
+        Line("every mask at 1", [counts[0], counts[-1]], [study.certain[metric.name]] * 2, certain),
+        Line(
+            "mean of the draws",
+            counts,
+            [s.mean(metric.name) for s in study.sampled],
+            drawn["draws"],
+            [s.std(metric.name) for s in study.sampled],
+            marked=True,
+        ),
+    ]
+    return line_chart(lines, "draws", f"{metric.name} {metric.unit}".strip(), f"{metric.name} against draws")
+
+
+# One scene.
+
+
+def _scene(scene: SceneResult, evaluation: Evaluation) -> Iterator[str]:
+    yield f"<h2>{escape(scene.name)}</h2>"
+    where = f"{scene.rows} x {scene.columns} pixels from row {scene.row}, column {scene.column}; "
+    yield (
+        f'<p class="soft">{where}{len(scene.bands)} bands, {scene.bands_left_out} left out; '
+        f"{scene.share_left_out:.2%} of all numbers left out; 0..1 is {escape(scene.radiometry)}.</p>"
+    )
+    drawn = strokes(list(scene.systems), evaluation.baseline, TRUTH)
+    if scene.look is not None:
+        yield from _maps(scene, scene.look)
+        yield from _spectra(scene, scene.look, drawn)
+    yield "<h3>PSNR of each band</h3>"
+    yield _legend({name: stroke for name, stroke in drawn.items() if name != TRUTH})
+    lines = [_line(scene, name, s.bands["MPSNR"], drawn[name]) for name, s in scene.systems.items()]
+    chart = line_chart(lines, _across(scene), "PSNR dB", f"PSNR of each band of {scene.name}")
+    yield f'<div class="charts"><figure>{chart}</figure></div>'
+
+
+def _across(scene: SceneResult) -> str:
+    return "wavelength, nm" if scene.wavelengths is not None else "band, counted from 0"
+
+
+def _line(scene: SceneResult, name: str, values: Sequence[float], stroke: Stroke) -> Line:
+    """A value for each band as a line, broken where bands were left out."""
+    places = scene.wavelengths or scene.bands
+    x, y = [float(places[0])], [values[0]]
+    for i in range(1, len(values)):
+        if scene.bands[i] != scene.bands[i - 1] + 1:
+            x.append(float(places[i]))
+            y.append(float("nan"))
+        x.append(float(places[i]))
+        y.append(values[i])
+    return Line(name, x, y, stroke)
+
+
+def _maps(scene: SceneResult, look: Look) -> Iterator[str]:
+    thinned = "" if look.step == 1 else f", every {look.step}th pixel"
+    bands = ", ".join(map(str, look.rgb))
+    marks = "".join(
+        f'<i style="left:{(spot.column - scene.column + 0.5) / scene.columns:.2%};'
+        f'top:{(spot.row - scene.row + 0.5) / scene.rows:.2%}">{number}</i>'
+        for number, spot in enumerate(look.spots, start=1)
+    )
+    yield f"<h3>Colours (bands {bands}, stretched as the truth{thinned})</h3>"
+    colours = (
+        _picture(image, name, "colours", marks if name == TRUTH else "") for name, image in look.colours.items()
+    )
+    yield f'<div class="maps">{"".join(colours)}</div>'
+    yield "<h3>Errors (root mean square over the bands, one scale for all systems)</h3>"
+    maps = (_picture(coloured(error, look.top), name, "errors") for name, error in look.errors.items())
+    yield f'<div class="maps">{"".join(maps)}</div>'
+    ramp = coloured(np.linspace(0, look.top, 256, dtype=np.float32)[None], look.top)
+    bar = f'<img src="{data_uri(ramp)}" alt="colour scale">'
+    yield f'<p class="bar"><span>0</span>{bar}<span>{look.top:.3g} and more</span></p>'
+
+
+def _picture(image: Picture, name: str, what: str, marks: str = "") -> str:
+    label = escape(f"{what} of {name}", quote=True)
+    shown = f'<div class="marked"><img src="{data_uri(image)}" alt="{label}">{marks}</div>'
+    return f"<figure>{shown}<figcaption>{escape(name)}</figcaption></figure>"
+
+
+def _spectra(scene: SceneResult, look: Look, drawn: Mapping[str, Stroke]) -> Iterator[str]:
+    yield "<h3>Spectra</h3>"
+    yield _legend(drawn)
+    charts = []
+    for i, spot in enumerate(look.spots):
+        lines = [_line(scene, name, look.spectra[name][i].tolist(), stroke) for name, stroke in drawn.items()]
+        label = f"{i + 1}: row {spot.row}, column {spot.column}, {spot.why}"
+        chart = line_chart(lines, _across(scene), "value, 0..1", f"Spectra at {label}")
+        charts.append(f"<figure>{chart}<figcaption>{escape(label)}</figcaption></figure>")
+    yield f'<div class="charts">{"".join(charts)}</div>'
+
+
+def _legend(drawn: Mapping[str, Stroke]) -> str:
+    items = (
+        f'<li><svg viewBox="0 0 32 10" aria-hidden="true"><line x1="0" x2="32" y1="5" y2="5" stroke="{s.colour}" '
+        f'stroke-width="{s.width + 0.6}" stroke-dasharray="{s.dashes or "none"}"/></svg>{escape(name)}</li>'
+        for name, s in drawn.items()
+    )
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _failed(failed: Mapping[str, str]) -> Iterator[str]:
+    if failed:
+        yield "<h2>Scenes that failed</h2>"
+        yield "<ul>" + "".join(f"<li>{escape(n)}: {escape(why)}</li>" for n, why in failed.items()) + "</ul>"
+
+
+# Pictures.
+
+
+def coloured(error: Map, top: float) -> Picture:
+    """An error map in colours from 0 to `top`; grey where there is nothing."""
+    from matplotlib import colormaps
+
+    share = np.nan_to_num(error / max(top, 1e-12)).clip(0, 1)
+    picture = np.rint(255 * colormaps[COLOUR_MAP](share)[..., :3]).astype(np.uint8)
+    picture[~np.isfinite(error)] = NOTHING
+    return np.ascontiguousarray(picture)
+
+
+def data_uri(picture: Picture) -> str:
+    """A picture as an address that holds it."""
+    return "data:image/png;base64," + b64encode(png(np.ascontiguousarray(picture))).decode()

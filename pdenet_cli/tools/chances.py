@@ -1,0 +1,33 @@
+"""`pdenet models show --plot`: the learned chances of a model as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pdenet_cli.errors import ModelError
+from pdenet_cli.formats.output import refuse_existing, write_beside
+from pdenet_cli.models import load_model
+from pdenet_cli.networks.pdenet import PDENet
+from pdenet_cli.pages.chances import UnitChances, draw_chances
+
+
+def plot_chances(name: str, picture: Path, overwrite: bool = False) -> None:
+    """Draw the chances of the model `name` into `picture` (PNG)."""
+    refuse_existing((picture,), overwrite)
+    model = load_model(name)
+    network = getattr(model.network, "space", model.network)  # what a NAS network was chosen from
+    if not isinstance(network, PDENet):
+        met = f"a {model.spec.network} network has no masks"
+        raise ModelError(f"{model.name}: {met}, so it has learned no probabilities. Use a pdenet model.")
+    stages: Any = network.stages
+    chances = [[_unit(unit) for unit in stage.units] for stage in stages]
+    title = f"{model.name}: learned chances"
+    write_beside(picture, draw_chances(chances, title), overwrite=overwrite)
+
+
+def _unit(unit: Any) -> UnitChances:
+    inputs, spectral, spatial = (
+        part.clamp(0.02, 0.98).cpu().numpy() for part in unit.chance.detach().split(unit.masks)
+    )
+    return UnitChances(inputs if unit.chooses else inputs[:0], spectral, spatial)

@@ -1,0 +1,262 @@
+"""`pdenet evaluate`: an estimate beside its truth, or models on truths that are made coarse for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pdenet_cli.cube import Cube, Window
+from pdenet_cli.degradation import Degradation
+from pdenet_cli.errors import FormatError, PdenetError, UsageError
+from pdenet_cli.evaluation import study
+from pdenet_cli.evaluation.look import TRUTH, Look
+from pdenet_cli.evaluation.results import Evaluation, SceneResult, Scores
+from pdenet_cli.evaluation.trial import BICUBIC, bicubic, coarse, every_mask_one, run, scratch
+from pdenet_cli.evaluation.view import View, compare
+from pdenet_cli.formats import open_cube
+from pdenet_cli.inference import Posterior
+from pdenet_cli.metrics import PROTOCOLS
+from pdenet_cli.models import DEFAULT_SCALE, Model, choose_device, load_model
+from pdenet_cli.radiometry import Radiometry, Survey
+from pdenet_cli.report import hashes, versions
+from pdenet_cli.summaries import MEAN
+from pdenet_cli.training.data import held_out
+
+PARTS = ("whole", "lower-right")
+
+Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
+Say = Callable[[str], None]
+Taken = dict[study.Take, study.Scores]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How systems are compared, apart from the systems."""
+
+    protocol: str = "pdenet"
+    part: str = "whole"
+    value_range: tuple[float, float] | None = None
+    bands: slice | None = None
+    variable: str | None = None
+    axes: str | None = None
+    look: bool = False  # gather pictures and spectra too
+    pixels: tuple[tuple[int, int], ...] = ()
+    memory: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, table in (("protocol", tuple(PROTOCOLS)), ("part", PARTS)):
+            if getattr(self, name) not in table:
+                raise UsageError(f"--{name} {getattr(self, name)} is unknown; choose {' or '.join(table)}.")
+
+    def job(self, scale: int) -> dict[str, Any]:
+        """What of this decides the result."""
+        return {
+            "protocol": self.protocol,
+            "scale": scale,
+            "part": self.part,
+            "range": self.value_range,
+            "bands": None if self.bands is None else [self.bands.start, self.bands.stop],
+            "versions": versions("pdenet", "torch", "numpy"),
+        }
+
+
+def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: Settings) -> Evaluation:
+    """Score one cube against another of the same shape; `scale` is the one that ERGAS speaks of."""
+    started = time.monotonic()
+    factor = scale or DEFAULT_SCALE
+    with _open(truth, settings) as target, _open(guess, settings) as other:
+        if other.meta.shape() != target.meta.shape():
+            met = f"{guess} is {_size(other)} and {truth} {_size(target)}"
+            raise UsageError(f"{met} (bands x rows x columns); only cubes of one shape can be compared.")
+        view = _truth(target, factor, settings, multiple=1)
+        # The truth decides what 0 and 1 are; what stands for nothing is the estimate's own affair.
+        radiometry = replace(view.radiometry, nodata=other.meta.nodata)
+        name = guess.name if guess.name != TRUTH else str(guess)
+        scene = _result(truth.name, view, {name: View(other, radiometry, view.bands, view.part)}, factor, settings)
+    job = settings.job(factor) | {"estimate": {"path": str(guess), "inputs": hashes(other.files)}}
+    return Evaluation(job, PROTOCOLS[settings.protocol].metrics(factor), (scene,), seconds=_since(started))
+
+
+class Contest:
+    """Models and bicubic, made ready to be scored on any number of scenes."""
+
+    def __init__(
+        self, models: Sequence[str], samples: Sequence[int], seed: int, device: str, settings: Settings
+    ) -> None:
+        """One number of `samples` scores their mean; of several, the largest does, and the others are studied."""
+        self.samples, self.seed, self.settings = tuple(sorted(set(samples))), seed, settings
+        if twice := [name for name in models if models.count(name) > 1]:
+            raise UsageError(f"--model {twice[0]} is there twice.")
+        place = choose_device(device)
+        loaded = [load_model(name, place) for name in models]
+        self.degradation = _common_degradation(loaded)
+        self.scale = self.degradation.scale
+        self.posteriors = {BICUBIC: bicubic(self.scale, place)}
+        for name, model in zip(models, loaded, strict=True):
+            label = model.name if model.name not in (*self.posteriors, TRUTH) else name
+            self.posteriors[label] = Posterior(model, study.draws(self.samples), seed)
+
+    def run(
+        self,
+        scenes: Sequence[Path],
+        watch: Watch = lambda text, done, total: None,
+        say: Say = lambda text: None,
+    ) -> Evaluation:
+        """Score every system on every scene; one of several scenes that fails does not stop the others."""
+        started = time.monotonic()
+        names = [path.name for path in scenes]
+        results: list[SceneResult] = []
+        failed: dict[str, str] = {}
+        taken: dict[str, list[Taken]] = {}
+        for path in scenes:
+            name = path.name if names.count(path.name) == 1 else str(path)
+            try:
+                result, drawn = self._scene(path, name, watch, say)
+            except PdenetError as error:
+                if len(scenes) == 1:
+                    raise
+                failed[name] = str(error)
+                continue
+            results.append(result)
+            for system, scores in drawn.items():
+                taken.setdefault(system, []).append(scores)
+        return Evaluation(
+            self._job(),
+            PROTOCOLS[self.settings.protocol].metrics(self.scale),
+            tuple(results),
+            BICUBIC,
+            {system: study.Study.of(scores) for system, scores in taken.items()},
+            failed,
+            _since(started),
+        )
+
+    def _scene(self, path: Path, name: str, watch: Watch, say: Say) -> tuple[SceneResult, dict[str, Taken]]:
+        """The scores of all systems on one scene, and those of all sets of draws of a study."""
+        with _open(path, self.settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
+            truth = _truth(cube, self.scale, self.settings, multiple=self.scale)
+            low = coarse(truth, self.degradation, self.seed)
+            views: dict[str, View] = {}
+            seconds: dict[str, float] = {}
+            drawn: dict[str, Taken] = {}
+            for system, posterior in self.posteriors.items():
+                started = time.monotonic()
+                cube = scratch(Path(folder), low, self.scale)
+                options: Any = dict(
+                    memory=self.settings.memory, watch=partial(watch, f"{name}: {system}"), say=say
+                )
+                if len(self.samples) > 1 and posterior.network.random:
+                    drawn[system] = self._study(truth, low, posterior, cube, options)
+                else:
+                    run(low, posterior, [(MEAN, cube)], **options)
+                views[system] = View.whole(cube)
+                seconds[system] = _since(started)
+            return _result(name, truth, views, self.scale, self.settings, seconds), drawn
+
+    def _study(self, truth: View, low: Cube, posterior: Posterior, output: Cube, options: Any) -> Taken:
+        """The scores of every set of draws and of no draw; the first set of the largest N fills `output`."""
+        empty = PROTOCOLS[self.settings.protocol].tally(self.scale, study.METRICS)
+        takes = study.takes(self.samples)
+        cubes = study.scored(truth, empty, takes | {study.EVERY_MASK_ONE: MEAN})
+        outputs = [(summary, cubes[take]) for take, summary in takes.items()]
+        best = takes[self.samples[-1], 0]
+        run(low, posterior, [*outputs, (best, output)], **options, whole_spectra=True)
+        certain = [(MEAN, cubes[study.EVERY_MASK_ONE])]
+        run(low, every_mask_one(posterior), certain, **options, whole_spectra=True)
+        return {take: study.scores_in(cube) for take, cube in cubes.items()}
+
+    def _job(self) -> dict[str, Any]:
+        models = {
+            system: {"network": p.model.spec.network, "sha256": p.model.sha256, "random": p.network.random}
+            for system, p in self.posteriors.items()
+            if system != BICUBIC
+        }
+        return self.settings.job(self.scale) | {
+            "models": models,
+            "degradation": self.degradation.to_dict(),
+            "samples": list(self.samples),
+            "seed": self.seed,
+        }
+
+
+def _common_degradation(models: Sequence[Model]) -> Degradation:
+    """How the models want their input made; they must agree, or they would not solve the same problem."""
+    wanted = [Degradation.from_dict(m.spec.degradation or {"scale": m.scale}) for m in models]
+    for model, other in zip(models, wanted, strict=True):
+        if other != wanted[0]:
+            first = f"{models[0].name} is made for {wanted[0]}"
+            raise UsageError(f"{first} and {model.name} for {other}. Evaluate them one by one.")
+    return wanted[0]
+
+
+def _open(path: Path, settings: Settings) -> Cube:
+    cube = open_cube(path, settings.variable, settings.axes)
+    return cube if settings.bands is None else cube.with_bands(settings.bands)
+
+
+def _truth(cube: Cube, scale: int, settings: Settings, multiple: int) -> View:
+    """What is compared of a truth: its usable bands, and of the part that was asked for a `multiple` of pixels."""
+    survey = Survey.of(cube)
+    bands = survey.usable_bands(cube.meta)
+    if not bands:
+        raise FormatError(f"{cube.path}: every band is marked bad or empty; nothing is left to compare.")
+    size = rows, columns = cube.meta.rows, cube.meta.columns
+    part = Window(0, 0, rows // multiple * multiple, columns // multiple * multiple)
+    if settings.part != "whole":
+        part = held_out(size, scale) or Window(0, 0, 0, 0)
+    if not part.rows or not part.columns:
+        asked = "any part" if settings.part == "whole" else f"a {settings.part} part"
+        raise UsageError(f"{cube.path}: {rows} x {columns} pixels are too few for {asked} at x{scale}.")
+    return View(cube, Radiometry.of(cube.meta, survey, settings.value_range), bands, part)
+
+
+def _result(
+    name: str,
+    truth: View,
+    views: Mapping[str, View],
+    scale: int,
+    settings: Settings,
+    seconds: Mapping[str, float] | None = None,
+) -> SceneResult:
+    """The scores of all estimates of one truth."""
+    meta, part = truth.cube.meta, truth.part
+    tallies = {system: PROTOCOLS[settings.protocol].tally(scale) for system in views}
+    compare(truth, views, tallies)
+    counted = min(tally.counted for tally in tallies.values())
+    if not counted:
+        raise UsageError(f"{truth.cube.path}: nothing to compare; no pixel has a value in both cubes.")
+    waves = meta.wavelengths_nm
+    return SceneResult(
+        name=name,
+        inputs=hashes(truth.cube.files),
+        rows=part.rows,
+        columns=part.columns,
+        row=part.row,
+        column=part.column,
+        bands=truth.bands,
+        bands_left_out=meta.bands - len(truth.bands),
+        share_left_out=1 - counted / (meta.bands * part.rows * part.columns),
+        radiometry=truth.radiometry.reason,
+        wavelengths=None if waves is None else tuple(float(waves[band]) for band in truth.bands),
+        systems={
+            system: Scores(
+                tally.values(),
+                {metric: values.tolist() for metric, values in tally.bands().items()},
+                (seconds or {}).get(system, 0.0),
+            )
+            for system, tally in tallies.items()
+        },
+        look=Look.of(truth, views, settings.pixels) if settings.look else None,
+    )
+
+
+def _size(cube: Cube) -> str:
+    return " x ".join(map(str, cube.meta.shape()))
+
+
+def _since(started: float) -> float:
+    return round(time.monotonic() - started, 2)

@@ -1,0 +1,60 @@
+"""A module that learns: its weights, its Adam, and both carried over a pause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from pdenet_cli.training.processes import Processes
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class Learner(Generic[M]):
+    """A module and its Adam; `names` are those of weights and of moments in a checkpoint."""
+
+    def __init__(self, module: M, betas: tuple[float, float], names: tuple[str, str]) -> None:
+        self.module, self.betas, self.names = module, betas, names
+        self.fresh()
+
+    def fresh(self) -> None:
+        """Forget what Adam has gathered."""
+        self.adam = torch.optim.Adam(self.module.parameters(), betas=self.betas)
+
+    def clip(self, processes: Processes, largest: float, scaler: torch.amp.GradScaler | None = None) -> float:
+        """Sum the gradients of all processes and shorten them to `largest`; how long they were."""
+        learning = [p for p in self.module.parameters() if p.grad is not None]
+        processes.sum([p.grad for p in learning if p.grad is not None])
+        if scaler is not None:
+            scaler.unscale_(self.adam)
+        return float(torch.nn.utils.clip_grad_norm_(learning, largest))
+
+    def rate(self, lr: float) -> None:
+        """Learn at this rate from now on."""
+        for group in self.adam.param_groups:
+            group["lr"] = lr
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that `restore` needs."""
+        own, moments = self.names
+        tensors = {f"{own}.{name}": tensor for name, tensor in self.module.state_dict().items()}
+        for name, parameter in self.module.named_parameters():
+            for key, value in self.adam.state.get(parameter, {}).items():
+                tensors[f"{moments}.{key}.{name}"] = value
+        return tensors
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from where `tensors` were taken."""
+        own, moments = self.names
+        start = f"{own}."
+        self.module.load_state_dict({n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)})
+        for name, parameter in self.module.named_parameters():
+            keys = [key for key in ("step", "exp_avg", "exp_avg_sq") if f"{moments}.{key}.{name}" in tensors]
+            if keys:
+                # Adam counts its steps on the CPU, whatever the device.
+                kept = {key: tensors[f"{moments}.{key}.{name}"].clone() for key in keys}
+                device = parameter.device
+                self.adam.state[parameter] = {k: t if k == "step" else t.to(device) for k, t in kept.items()}

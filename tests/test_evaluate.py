@@ -1,0 +1,515 @@
+"""`pdenet evaluate`: scores that can be checked by hand, files of every kind, and a page that a browser shows."""
+
+import base64
+import csv
+import dataclasses
+import io
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+from skimage.io import imread
+from skimage.metrics import peak_signal_noise_ratio, structural_similarity
+
+from pdenet_cli import CubeMeta, Radiometry, Survey, create_cube, open_cube
+from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
+from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
+from pdenet_cli.evaluation import study, view
+from pdenet_cli.evaluation.look import telling
+from pdenet_cli.metrics import PROTOCOLS
+from pdenet_cli.models import Model, ModelSpec, save_model
+from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
+from pdenet_cli.pages.chart import Line, Stroke, line_chart
+from pdenet_cli.pages.evaluation import evaluation_page
+from pdenet_cli.summaries import MEAN
+from pdenet_cli.tools.chances import plot_chances
+from pdenet_cli.tools.evaluate import Contest, Settings, evaluate_files
+
+SIZE = dict(bands=5, rows=50, columns=41)
+CONFIG = dataclasses.replace(CONFIGS["tiny"], stages=1, units=3, mask_start=0.6)
+
+
+def smooth(bands, rows, columns, seed=0):
+    """A cube of 0..1 with something to see in it."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[:rows, :columns] / 6
+    waves = [0.5 + 0.3 * np.sin(x + b) * np.cos(y - b / 2) for b in range(bands)]
+    return (np.stack(waves) + 0.03 * rng.standard_normal((bands, rows, columns))).clip(0.01, 1)
+
+
+def written(path, pixels, **meta):
+    pixels = np.asarray(pixels)
+    with create_cube(path, CubeMeta(*pixels.shape, pixels.dtype, **meta)) as cube:
+        cube.write(cube.meta.window, pixels)
+    return path
+
+
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory):
+    """A scene of 16-bit reflectance with wavelengths, and its pixels as 0..1."""
+    pixels = np.rint(smooth(**SIZE) * 10000).astype("<u2")
+    waves = (450.0, 500.0, 550.0, 600.0, 650.0)
+    path = tmp_path_factory.mktemp("truth") / "scene.hdr"
+    written(path, pixels, wavelengths=waves, wavelength_units="Nanometers", reflectance_scale=10000.0)
+    return path, (pixels / 10000).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Weights files of small untrained networks: with chance, without it, and for another scale."""
+    folder = tmp_path_factory.mktemp("models")
+    torch.manual_seed(0)
+    kinds = {"chance": (PDENet, 4), "plain": (TemplateNet, 4), "double": (TemplateNet, 2)}
+    for name, (kind, scale) in kinds.items():
+        config = dataclasses.replace(CONFIG, scale=scale)
+        network = "pdenet" if kind is PDENet else "template"
+        spec = ModelSpec(network, dataclasses.asdict(config), scale, {}, "test")
+        save_model(folder / f"{name}.safetensors", Model(spec, kind(config)))
+    return {name: str(folder / f"{name}.safetensors") for name in kinds}
+
+
+def contest(models, names=("chance",), samples=(2,), **settings):
+    return Contest([models[name] for name in names], samples, 3, "cpu", Settings(**settings))
+
+
+# Two files.
+
+
+def test_two_files_of_different_formats_are_scored_by_the_truths_numbers(pdenet, truth, tmp_path):
+    path, unit = truth
+    guess = (unit + 0.02 * np.random.default_rng(1).standard_normal(unit.shape)).astype("<f4")
+    written(tmp_path / "guess.tif", guess * 10000)
+    ran = pdenet("evaluate", tmp_path / "guess.tif", path, "--json", "--csv", tmp_path / "scores.csv")
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    values = told["scenes"][0]["systems"]["guess.tif"]["values"]
+    clipped = guess.clip(0, 1).astype(np.float64), unit.clip(0, 1).astype(np.float64)
+    psnr = [peak_signal_noise_ratio(t, g, data_range=1) for g, t in zip(*clipped, strict=True)]
+    ssim = [structural_similarity(t, g, data_range=1, win_size=7) for g, t in zip(*clipped, strict=True)]
+    assert values["MPSNR"] == pytest.approx(np.mean(psnr), abs=1e-4)  # the file's float32 numbers
+    assert values["MSSIM"] == pytest.approx(np.mean(ssim), abs=1e-5)
+    assert told["protocol"] == "pdenet"
+    assert told["scenes"][0]["share_left_out"] == 0
+    rows = list(csv.DictReader((tmp_path / "scores.csv").open()))
+    per_band = [float(row["value"]) for row in rows if row["metric"] == "MPSNR" and row["band"]]
+    assert per_band == pytest.approx(psnr, abs=1e-3)
+    assert rows[-1]["wavelength_nm"] == "650.0"
+    again = pdenet("evaluate", tmp_path / "guess.tif", path, "--csv", tmp_path / "scores.csv")
+    assert again.returncode == 5
+    assert "--overwrite" in again.stderr
+
+
+def test_cubes_of_different_shapes_are_refused_in_a_line(truth, tmp_path):
+    path, unit = truth
+    other = written(tmp_path / "small.hdr", unit[:, :-1])
+    with pytest.raises(UsageError, match=r"5 x 49 x 41 and .* 5 x 50 x 41 .*one shape"):
+        evaluate_files(other, path, None, Settings())
+
+
+def test_nodata_and_bad_bands_are_left_out_and_their_share_is_told(tmp_path):
+    unit = smooth(**SIZE).astype("<f4")
+    guess = (unit + 0.01).astype("<f4")
+    hidden = unit.copy()
+    hidden[:, :10] = -9
+    hidden[3] = np.random.default_rng(0).random(hidden.shape[1:])
+    guess[:, 40:] = np.nan
+    good = (True, True, True, False, True)
+    scene = written(tmp_path / "truth.hdr", hidden, nodata=-9.0, good_bands=good)
+    result = evaluate_files(written(tmp_path / "guess.hdr", guess), scene, None, Settings()).scenes[0]
+    assert result.bands == (0, 1, 2, 4)
+    assert result.bands_left_out == 1
+    assert result.share_left_out == pytest.approx(1 - 4 / 5 * 30 / 50)
+    expected = np.sqrt(np.mean((guess.clip(0, 1) - unit)[[0, 1, 2, 4], 10:40].astype(np.float64) ** 2))
+    assert result.systems["guess.hdr"].values["RMSE"] == pytest.approx(expected, abs=1e-6)
+    assert np.isfinite(result.systems["guess.hdr"].values["MSSIM"])
+
+
+def test_nothing_in_common_is_an_error(tmp_path):
+    unit = smooth(3, 20, 20).astype("<f4")
+    nothing = written(tmp_path / "nothing.hdr", np.full_like(unit, np.nan))
+    with pytest.raises(UsageError, match="nothing to compare"):
+        evaluate_files(nothing, written(tmp_path / "truth.hdr", unit), None, Settings())
+
+
+def test_blocks_of_any_size_give_the_same_scores(truth, tmp_path, monkeypatch):
+    path, unit = truth
+    guess = written(tmp_path / "guess.hdr", (unit * 9000).astype("<f4"))
+    whole = evaluate_files(guess, path, None, Settings(look=True)).scenes[0]
+    monkeypatch.setattr(
+        view.View, "blocks", lambda self, multiple=1: self.scene.blocks(7 * multiple, 11 * multiple)
+    )
+    cut = evaluate_files(guess, path, None, Settings(look=True)).scenes[0]
+    assert cut.systems["guess.hdr"].values == pytest.approx(whole.systems["guess.hdr"].values, rel=1e-9)
+    np.testing.assert_array_equal(cut.look.errors["guess.hdr"], whole.look.errors["guess.hdr"])
+
+
+def test_ergas_knows_the_scale(truth, tmp_path):
+    path, unit = truth
+    guess = written(tmp_path / "guess.hdr", (unit * 9000).astype("<f4"))
+    two, four = (evaluate_files(guess, path, s, Settings()).scenes[0].systems["guess.hdr"].values for s in (2, 4))
+    assert two["ERGAS"] == pytest.approx(2 * four["ERGAS"])
+
+
+# Models.
+
+
+def test_models_stand_beside_bicubic_on_the_truth_made_coarse(truth, models):
+    path, unit = truth
+    evaluation = contest(models, ("chance", "plain")).run([path])
+    assert evaluation.systems == ("bicubic", "chance", "plain")
+    cropped = torch.from_numpy(unit[:, :48, :40])
+    low = bicubic_down(cropped, 4)
+    with torch.no_grad():
+        torch.manual_seed(0)
+        chance, plain = PDENet(CONFIG), TemplateNet(CONFIG)
+        draw = chance.draw(torch.Generator().manual_seed(3), 2)
+        estimates = {
+            "bicubic": bicubic_up(low, 4),
+            "chance": torch.stack([chance(low[None], draw[i])[0] for i in range(2)]).mean(0),
+            "plain": plain(low[None])[0],
+        }
+    for name, estimate in estimates.items():
+        pairs = zip(cropped.double().numpy(), estimate.clamp(0, 1).double().numpy(), strict=True)
+        psnr = np.mean([peak_signal_noise_ratio(t, e, data_range=1) for t, e in pairs])
+        assert evaluation.scenes[0].systems[name].values["MPSNR"] == pytest.approx(psnr, abs=1e-4), name
+
+
+def test_small_memory_gives_the_same_scores(models, tmp_path):
+    path = written(tmp_path / "large.hdr", smooth(3, 160, 120).astype("<f4"))
+    tiles = []
+    whole = contest(models).run([path])
+    tiled = contest(models, memory=4_000_000).run([path], lambda text, done, total: tiles.append((text, total)))
+    assert max(total for _, total in tiles) > 1
+    assert tiled.means()["chance"] == pytest.approx(whole.means()["chance"], rel=1e-5)
+
+
+def test_the_held_out_part_is_scored_as_if_it_were_a_scene_of_its_own(truth, models, tmp_path):
+    path, unit = truth
+    part = contest(models, part="lower-right").run([path]).scenes[0]
+    assert (part.row, part.column, part.rows, part.columns) == (25, 21, 24, 20)
+    alone = written(tmp_path / "part.hdr", unit[:, 25:49, 21:41])
+    again = contest(models).run([alone]).scenes[0]
+    for name, scores in part.systems.items():
+        assert scores.values == pytest.approx(again.systems[name].values, rel=1e-4), name
+
+
+def test_the_models_own_degradation_makes_the_input(truth, models, tmp_path):
+    path, _ = truth
+    spec = ModelSpec(
+        "template", dataclasses.asdict(CONFIG), 4, {"scale": 4, "kernel": "gaussian", "fwhm": 1.5}, "test"
+    )
+    save_model(tmp_path / "soft.safetensors", Model(spec, TemplateNet(CONFIG)))
+    soft = contest(models | {"soft": str(tmp_path / "soft.safetensors")}, ("soft",)).run([path])
+    sharp = contest(models).run([path])
+    assert soft.job["degradation"]["fwhm"] == 1.5
+    assert soft.means()["bicubic"]["MPSNR"] != pytest.approx(sharp.means()["bicubic"]["MPSNR"], abs=0.1)
+    with pytest.raises(UsageError, match="one by one"):
+        contest(models | {"soft": str(tmp_path / "soft.safetensors")}, ("chance", "soft"))
+
+
+def test_more_draws_are_studied_in_disjoint_sets_from_one_run(truth, models):
+    path, _ = truth
+    evaluation = contest(models, ("chance", "plain"), samples=(1, 2, 3)).run([path])
+    assert set(evaluation.studies) == {"chance"}  # the other has no chance
+    found = evaluation.studies["chance"]
+    assert [(s.samples, len(s.sets)) for s in found.sampled] == [(1, 9), (2, 4), (3, 3)]
+    first = found.sampled[-1].sets[0]
+    assert first["MPSNR"] == pytest.approx(evaluation.means()["chance"]["MPSNR"], rel=1e-9)
+    alone = contest(models, samples=(2,)).run([path]).means()["chance"]
+    assert found.sampled[1].sets[0]["SAM"] == pytest.approx(alone["SAM"], rel=1e-6)
+    assert found.sampled[0].std("MPSNR") > 0
+    with torch.no_grad():
+        torch.manual_seed(0)
+        low = bicubic_down(torch.from_numpy(truth[1][:, :48, :40]), 4)
+        certain = PDENet(CONFIG)(low[None])[0].clamp(0, 1).double().numpy()
+    pairs = zip(truth[1][:, :48, :40].astype(np.float64), certain, strict=True)
+    psnr = np.mean([peak_signal_noise_ratio(t, e, data_range=1) for t, e in pairs])
+    assert found.certain["MPSNR"] == pytest.approx(psnr, abs=1e-4)
+
+
+def test_a_study_in_tiles_is_the_study_of_the_whole(models, tmp_path):
+    path = written(tmp_path / "large.hdr", smooth(3, 160, 120).astype("<f4"))
+    whole, tiled = (contest(models, samples=(1, 2), memory=memory).run([path]) for memory in (None, 6_000_000))
+    pairs = zip(whole.studies["chance"].sampled, tiled.studies["chance"].sampled, strict=True)
+    for one, other in pairs:
+        for metric in study.METRICS:
+            assert other.mean(metric) == pytest.approx(one.mean(metric), rel=1e-5)
+
+
+def test_what_is_written_again_in_smaller_windows_counts_once(truth, tmp_path):
+    path, unit = truth
+    empty = PROTOCOLS["pdenet"].tally(4, study.METRICS)
+    with open_cube(path) as cube:
+        target = view.View(cube, Radiometry.of(cube.meta, Survey.of(cube)), tuple(range(5)), cube.meta.window)
+        guess = unit * np.float32(0.9)
+        once, again = (study.scored(target, empty, {(1, 0): MEAN})[1, 0] for _ in range(2))
+        once.write(target.scene, guess)
+        again.write(target.scene, np.zeros_like(guess))
+        for window in target.scene.blocks(30, 41):
+            again.write(window, guess[(slice(None), *window.slices)])
+        assert study.scores_in(again) == pytest.approx(study.scores_in(once), rel=1e-9)
+
+
+def test_sets_of_draws_share_none():
+    for samples in ((1, 2, 5, 10, 20), (3, 7), (4,)):
+        sets: dict[int, list[int]] = {}
+        for count, start in study.takes(samples):
+            sets.setdefault(count, []).extend(range(start, start + count))
+        assert sorted(sets) == sorted(samples)
+        for draws in sets.values():
+            assert len(draws) == len(set(draws))
+            assert max(draws) < study.draws(samples)
+
+
+@pytest.mark.parametrize(
+    ("names", "settings", "error", "says"),
+    [
+        (("chance", "double"), {}, UsageError, "one by one"),
+        (("chance", "chance"), {}, UsageError, "twice"),
+        (("chance",), {"protocol": "mine"}, UsageError, "pdenet or mcnet or sspsr"),
+        (("chance",), {"part": "middle"}, UsageError, "lower-right"),
+        (("chance",), {"bands": slice(7, 9)}, UsageError, "Bands"),
+        (("chance",), {"look": True, "pixels": ((48, 0),)}, UsageError, "rows 0 to 47"),
+    ],
+)
+def test_what_cannot_be_compared_is_said_in_a_line(truth, models, names, settings, error, says):
+    with pytest.raises(error, match=says):
+        contest(models, names, **settings).run([truth[0]])
+
+
+def test_a_scene_too_small_or_without_a_good_band_is_refused(models, tmp_path):
+    small = written(tmp_path / "small.hdr", smooth(3, 3, 9).astype("<f4"))
+    with pytest.raises(UsageError, match="too few"):
+        contest(models).run([small])
+    with pytest.raises(UsageError, match="too few for a lower-right part"):
+        contest(models, part="lower-right").run([written(tmp_path / "s.hdr", smooth(3, 30, 30).astype("<f4"))])
+    bad = written(tmp_path / "bad.hdr", smooth(3, 30, 30).astype("<f4"), good_bands=(False,) * 3)
+    with pytest.raises(FormatError, match="every band"):
+        contest(models).run([bad])
+
+
+# The command.
+
+
+def test_the_command_prints_a_table_and_writes_a_page(pdenet, truth, models, tmp_path):
+    path, _ = truth
+    other = written(tmp_path / "other.tif", (smooth(seed=2, **SIZE) * 255).astype("u1"))
+    (tmp_path / "broken.tif").write_text("no picture")
+    page = tmp_path / "page.html"
+    chosen = ("--model", models["chance"], "--model", models["plain"], "--samples", "1,2", "--html", page)
+    ran = pdenet("evaluate", *chosen, "--pixel", 3, 4, "--pixel", 30, 20, path, other, tmp_path / "broken.tif")
+    assert ran.returncode == 7, ran.stderr
+    assert "broken.tif" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    for words in (
+        "mean of 2 scenes",
+        "scene.hdr",
+        "other.tif",
+        "bicubic",
+        "gain",
+        "more draws",
+        "every mask at 1",
+    ):
+        assert words in ran.stdout
+    text = page.read_text()
+    assert "row 30, column 20" in text
+    assert check_page(text)["images"] == 2 * (4 + 3 + 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--samples", "none"], 2, "--samples"),
+        (["--pixel", "3", "4"], 2, "--html"),
+        (["--pixel", "a", "4", "--html", "x.html"], 2, "--pixel a 4"),
+        (["--scale", "8"], 2, "x4"),
+        (["--model", "nowhere"], 4, "nowhere"),
+    ],
+)
+def test_wrong_words_end_in_a_line(pdenet, truth, models, tmp_path, arguments, code, says):
+    ran = pdenet("evaluate", "--model", models["chance"], truth[0], *arguments, cwd=tmp_path)
+    assert ran.returncode == code, ran.stderr
+    assert says in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_cube_without_a_model_is_not_enough(pdenet, truth):
+    ran = pdenet("evaluate", truth[0])
+    assert ran.returncode == 2
+    assert "ESTIMATE and TRUTH" in ran.stderr
+
+
+# The page.
+
+
+class Tags(HTMLParser):
+    """Counts tags, follows that they close, and keeps every address."""
+
+    EMPTY = ("meta", "link", "img", "line", "circle", "br")
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.counts, self.addresses = [], {}, []
+
+    def handle_starttag(self, tag, attributes):
+        self.counts[tag] = self.counts.get(tag, 0) + 1
+        self.addresses += [value for name, value in attributes if name in ("src", "href", "srcset", "data")]
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.counts[tag] = self.counts.get(tag, 0) + 1
+
+    def handle_endtag(self, tag):
+        if tag not in self.EMPTY:
+            assert self.open.pop() == tag
+
+
+def check_page(text):
+    """That a page is well formed, loads nothing and runs nothing; how many images and charts it has."""
+    tags = Tags()
+    tags.feed(text)
+    assert tags.open == []
+    assert "script" not in tags.counts
+    assert not re.search(r"url\(|@import|\son\w+=", text)
+    assert all(address.startswith("data:") for address in tags.addresses)
+    for address in tags.addresses:
+        if "base64," in address:
+            assert imread(io.BytesIO(base64.b64decode(address.partition("base64,")[2]))).ndim == 3
+    return {"images": tags.counts["img"], "charts": tags.counts["svg"]}
+
+
+@pytest.fixture(scope="module")
+def evaluated(truth, models):
+    return contest(models, ("chance", "plain"), samples=(1, 2), look=True).run([truth[0]])
+
+
+def test_the_page_shows_tables_maps_spectra_and_curves(evaluated):
+    text = evaluation_page(evaluated)
+    counted = check_page(text)
+    assert counted["images"] == 4 + 3 + 1  # colours with the truth, errors, the colour scale
+    for words in ("where the systems differ most", "a typical error", "PSNR of each band", "wavelength, nm"):
+        assert words in text
+    best = max(values["MPSNR"] for values in evaluated.means().values())
+    assert f"<strong>{best:.3f}</strong>" in text
+
+
+def test_a_line_is_broken_where_bands_are_left_out(truth, models, tmp_path):
+    path = written(tmp_path / "gap.hdr", truth[1], good_bands=(True, True, False, True, True))
+    scene = contest(models, look=True).run([path])
+    chart = evaluation_page(scene).partition("PSNR of each band</h3>")[2]
+    assert chart.count("<polyline") == 2 * 2
+
+
+def test_the_page_believes_no_name(truth, models, tmp_path):
+    scene = tmp_path / "a<b>&'\"x.hdr"
+    written(scene, truth[1])
+    text = evaluation_page(contest(models, look=True).run([scene]))
+    check_page(text)
+    assert "a<b>" not in text
+
+
+def test_error_maps_and_spectra_are_those_of_the_cubes(truth, tmp_path):
+    path, unit = truth
+    guess = unit.copy()
+    guess[:, 7, 9] = 0
+    found = (
+        evaluate_files(written(tmp_path / "guess.hdr", guess * 10000), path, None, Settings(look=True))
+        .scenes[0]
+        .look
+    )
+    error = found.errors["guess.hdr"]
+    assert error[7, 9] == pytest.approx(np.sqrt((unit[:, 7, 9].astype(np.float64) ** 2).mean()), rel=1e-5)
+    assert (found.spots[0].row, found.spots[0].column) == (7, 9)
+    np.testing.assert_allclose(found.spectra["truth"][0], unit[:, 7, 9], atol=1e-6)
+    assert (found.spectra["guess.hdr"][0] == 0).all()
+
+
+def test_telling_pixels_tell():
+    first, second = np.random.default_rng(0).random((2, 8, 9)).astype(np.float32) / 10
+    first[2, 3] = 1
+    first[5, 6] = second[5, 6] = 0.9
+    second[0, 0] = np.nan
+    (apart, worst, typical) = telling([first, second])
+    assert apart[:2] == (2, 3)
+    assert worst[:2] == (5, 6)
+    mean = (first + second) / 2
+    assert mean[typical[:2]] == pytest.approx(np.nanmedian(mean), abs=0.01)
+
+
+@pytest.mark.parametrize("values", [[1, 2, 3], [5, 5, 5], [np.nan] * 3, [0.001, np.nan, 0.002], [np.inf, 1, 2]])
+def test_a_chart_can_be_drawn_of_any_values(values):
+    chart = line_chart([Line("a", [1, 2, 3], values, Stroke("#000"), marked=True)], "x", "y", "title")
+    assert "nan" not in chart
+    assert "inf" not in chart
+    assert chart.count("<circle") == np.isfinite(values).sum()
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium here; Debian: apt-get install chromium")
+def test_a_browser_shows_the_page_without_complaint(evaluated, tmp_path):
+    text = evaluation_page(evaluated)
+    # The page itself runs nothing; the copy that is tested tells what the browser made of it.
+    probe = """<script>addEventListener("load", () => { const images = [...document.images];
+        document.body.dataset.loaded = images.filter(i => i.complete && i.naturalWidth > 1).length;
+        document.body.dataset.wide = document.documentElement.scrollWidth <= innerWidth;
+        document.body.dataset.charts = [...document.querySelectorAll("figure svg")]
+            .filter(s => s.getBoundingClientRect().height > 50).length; })</script></body>"""
+    (tmp_path / "page.html").write_text(text.replace("</body>", probe))
+    flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--enable-logging=stderr",
+        f"--user-data-dir={tmp_path}/u",
+    ]
+    command = [CHROMIUM, *flags, "--dump-dom", (tmp_path / "page.html").as_uri()]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    assert ran.returncode == 0, ran.stderr
+    assert "CONSOLE" not in ran.stderr
+    counted = check_page(text)
+    assert f'data-loaded="{counted["images"]}"' in ran.stdout
+    assert 'data-wide="true"' in ran.stdout
+    assert f'data-charts="{2 + 3 + 1}"' in ran.stdout  # two of the study, three spectra, one of bands
+
+
+# What a model has learned.
+
+
+def test_learned_probabilities_are_drawn(pdenet, models, tmp_path):
+    picture = tmp_path / "chances.png"
+    ran = pdenet("models", "show", models["chance"], "--plot", picture)
+    assert ran.returncode == 0, ran.stderr
+    assert imread(picture).shape[1] > 500
+    with pytest.raises(OutputError, match="--overwrite"):
+        plot_chances(models["chance"], picture)
+    with pytest.raises(ModelError, match="no masks"):
+        plot_chances(models["plain"], tmp_path / "none.png")
+
+
+# Real scenes.
+
+
+def test_bicubic_on_a_real_scene_is_what_training_measures(data, models):
+    from pdenet_cli.training.data import Scene
+    from pdenet_cli.training.validation import held_out_parts
+
+    path = data / "train" / "aviris" / "abu-beach-3.mat"
+    if not path.exists():
+        pytest.skip(f"{path} is not here")
+    scene = contest(models, ("double",), part="lower-right", bands=slice(0, 16)).run([path]).scenes[0]
+    with open_cube(path) as cube:
+        (part,) = held_out_parts([Scene.read(cube.with_bands(slice(0, 16)))], Degradation(2), 0)
+    values = scene.systems["bicubic"].values
+    assert part.high.shape[2:] == (scene.rows, scene.columns)
+    assert values["MPSNR"] == pytest.approx(part.bicubic["psnr"], abs=1e-3)
+    assert values["SAM"] == pytest.approx(part.bicubic["sam"], abs=1e-3)
+    assert set(values) == {metric.name for metric in PROTOCOLS["pdenet"].metrics(2)}
