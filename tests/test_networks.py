@@ -51,6 +51,13 @@ def test_a_cube_grows_by_the_scale(network: Network) -> None:
     assert network(low).shape == (2, low.shape[1], 6 * network.scale, 7 * network.scale)
 
 
+def test_a_network_works_where_it_is_sent(network: Network) -> None:
+    elsewhere = torch.device("meta")  # every machine has it, and it does not mix with the CPU
+    network = network.to(elsewhere)
+    low, draw = cube(1, network.bands or 4, 5, 6).to(elsewhere), network.draw(seeded(1)).to(elsewhere)
+    assert network.device == network(low, draw).device == elsewhere
+
+
 def test_a_seed_fixes_the_draw_and_twenty_samples_begin_with_ten(network: Network) -> None:
     ten, twenty = network.draw(seeded(1), samples=10), network.draw(seeded(1), samples=20)
     generator = seeded(1)
