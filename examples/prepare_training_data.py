@@ -1,0 +1,71 @@
+"""Make of a folder of public cubes the folder that the shipped general model was trained on.
+
+    pip install tensorly && python examples/prepare_training_data.py DATA OUT
+
+DATA holds folders cave, aviris, spectir, casi and enmap. Most cubes are linked as they are. EnMAP comes in tiles of 32 x 32
+pixels, which are put together by their georeference into two rectangles without holes; one CASI file holds three cubes,
+of which `Y` is the image; and the whole Indian Pines scene is taken from the PyPI package `tensorly`.
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from tensorly.datasets import load_indian_pines
+
+from pdenet_cli import Cube, CubeMeta, Window, create_cube, open_cube
+
+RECTANGLES = {"enmap_a": Window(32, 0, 64, 64), "enmap_b": Window(0, 64, 128, 64)}  # of the mosaic
+
+
+def main(data: Path, out: Path) -> None:
+    """Fill `out`."""
+    out.mkdir(exist_ok=True)
+    for path in [*data.glob("cave/*.mat"), *data.glob("aviris/*.mat"), *data.glob("spectir/*.mat")]:
+        link(path, out)
+    link(data / "casi" / "MUUFL_TAEF.mat", out)
+    with open_cube(data / "casi" / "muffle_dataset_130_90.mat", variable="Y") as cube:
+        write(out / "muffle.hdr", replace(cube.meta, dtype=np.dtype("<f4")), cube.read())
+    scene = load_indian_pines().tensor.transpose(2, 0, 1)
+    write(out / "indian_pines.hdr", CubeMeta(*scene.shape, np.dtype("<u2")), scene)
+    tiles = [open_cube(path) for path in sorted(data.glob("enmap/*.tif"))]
+    for name, rectangle in RECTANGLES.items():
+        meta, pixels = stitched(tiles, rectangle)
+        write(out / f"{name}.tif", meta, pixels)
+
+
+def stitched(tiles: list[Cube], rectangle: Window) -> tuple[CubeMeta, np.ndarray]:
+    """A rectangle of the mosaic that the tiles make, each where its georeference says."""
+    places = [tile.meta.georeference for tile in tiles]
+    left = min(place.ground(0, 0)[0] for place in places)
+    top = max(place.ground(0, 0)[1] for place in places)
+    first = tiles[0].meta
+    pixels = np.full((first.bands, rectangle.rows, rectangle.columns), np.nan, np.float32)
+    for tile, place in zip(tiles, places, strict=True):
+        x, y = place.ground(0, 0)
+        row, column = round((top - y) / 30) - rectangle.row, round((x - left) / 30) - rectangle.column
+        if 0 <= row < rectangle.rows and 0 <= column < rectangle.columns:
+            pixels[:, row : row + tile.meta.rows, column : column + tile.meta.columns] = tile.read()
+    assert np.isfinite(pixels).all(), "a tile is missing"
+    corner = (left + 30 * rectangle.column, 30.0, 0.0, top - 30 * rectangle.row, 0.0, -30.0)
+    where = replace(first.georeference, transform=corner)
+    meta = replace(first, rows=rectangle.rows, columns=rectangle.columns, georeference=where, interleave="bsq")
+    return meta, pixels
+
+
+def link(path: Path, out: Path) -> None:
+    """Let `out` have the cube without a copy."""
+    target = out / path.name
+    target.unlink(missing_ok=True)
+    target.symlink_to(path.resolve())
+
+
+def write(path: Path, meta: CubeMeta, pixels: np.ndarray) -> None:
+    """Write a whole cube."""
+    with create_cube(path, meta, overwrite=True) as cube:
+        cube.write(meta.window, pixels.astype(meta.dtype))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
