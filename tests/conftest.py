@@ -15,6 +15,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).parent.parent
 
+PEAK = """
+def peak():
+    # In kB, of this program alone: what getrusage tells begins with the memory of the parent.
+    import re
+    from pathlib import Path
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+"""
+"""Source of a function for programs that tests start: the most memory that they have held."""
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads its peak memory from Linux's /proc")
+
 
 @pytest.fixture(autouse=True)
 def _usual_floats():

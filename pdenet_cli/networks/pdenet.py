@@ -92,7 +92,9 @@ class TemplateNet(Network):
 
     def _common(self, low: Tensor) -> tuple[Tensor, Tensor]:
         """What no mask has touched yet: the enlarged cube, and the features that the first stage starts with."""
-        return self.upsample(low, self.scale), self.stages[0].start(low)
+        first = self.stages[0]
+        assert isinstance(first, Stage)
+        return self.upsample(low, self.scale), first.start(low)
 
     def _stages(self, low: Tensor, masks: Tensor | None, common: tuple[Tensor, Tensor] | None = None) -> Tensor:
         each = [None] * len(self.stages) if masks is None else masks.chunk(len(self.stages), dim=1)
