@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,10 +24,11 @@ from pdenet_cli.models import load_model, read_tensors
 from pdenet_cli.networks import Network
 from pdenet_cli.tools import train as tool
 from pdenet_cli.tools.train import Note, Plan, find_cubes, train
+from pdenet_cli.training import loop
 from pdenet_cli.training.data import Patches, Scene, place
 from pdenet_cli.training.journal import read_journal
 from pdenet_cli.training.loop import Validated
-from pdenet_cli.training.processes import Processes
+from pdenet_cli.training.processes import ALONE, Processes
 from pdenet_cli.training.recipe import RECIPES, SHARP
 from pdenet_cli.training.trainer import Trainer, new_network
 from pdenet_cli.training.validation import held_out_parts, validate
@@ -233,10 +235,39 @@ def test_training_learns(cubes, tmp_path):
     assert 0.05 <= trained.spec.extra["masks"]["chance"] <= 0.95
 
 
-def test_a_run_of_minutes_ends_on_time(cubes, tmp_path):
-    began = time.monotonic()
+@pytest.mark.parametrize("slow_after", [0, 40])
+def test_a_run_of_minutes_ends_on_time_though_the_machine_slows_down(monkeypatch, slow_after):
+    now = 0.0
+
+    def advance(done, seconds):
+        nonlocal now
+        now += 0.5 if trainer.step < slow_after else 1.5
+        trainer.step += 1
+        return "stepped"
+
+    def validate(*_):
+        nonlocal now
+        now += 4
+        return {}
+
+    monkeypatch.setattr(loop, "validate", validate)
+    trainer = SimpleNamespace(
+        step=0,
+        masked=True,
+        network=SimpleNamespace(random=True),
+        processes=ALONE,
+        device=torch.device("cpu"),
+        product=None,
+        draw=int,
+        advance=advance,
+    )
+    told = list(loop.run(trainer, [], loop.Budget(seconds=120), lambda: now))
+    assert told[-1].done == 1
+    assert 110 < now <= 120
+
+
+def test_a_run_of_minutes_ends_by_itself(cubes, tmp_path):
     trained = train(plan(cubes, steps=None, minutes=0.12), tmp_path / "m.safetensors")
-    assert 3 < time.monotonic() - began < 9
     done = [r["done"] for r in read_journal(trained.files.log)]
     assert done[-1] == 1
     assert done == sorted(done)
