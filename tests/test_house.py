@@ -1,7 +1,10 @@
 """The storeys of the house: imports only go down, and rooms of one storey leave each other alone."""
 
 import ast
+import re
 from pathlib import Path
+
+import pytest
 
 import pdenet_cli
 
@@ -56,3 +59,12 @@ def test_each_library_lives_in_its_own_rooms():
     for room, module in imports():
         homes = HOMES.get(module.split(".")[0])
         assert homes is None or room in homes, f"{room} imports {module}"
+
+
+def test_ci_runs_the_test_command_of_the_readme():
+    root = PACKAGE.parent
+    if not (root / ".ci" / "run").is_file():
+        pytest.skip("an installed package has no .ci folder")
+    commands = re.findall(r"```sh\n(.+)\n```", (root / "README.md").read_text())
+    assert commands[1].endswith("pytest -n 2")
+    assert commands[1] in (root / ".ci" / "run").read_text()

@@ -170,7 +170,14 @@ def test_what_cannot_be_done_is_said_in_a_line(pdenet, scene, models, tmp_path, 
 
 def start(*arguments, **options):
     command = [sys.executable, "-m", "pdenet_cli", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
+        **options,
+    )
 
 
 def wait_for_tile(folder, count=1, seconds=60):
