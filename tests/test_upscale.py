@@ -76,6 +76,17 @@ def test_the_finer_cube_keeps_format_numbers_and_ground(pdenet, scene, models, t
     assert not list(tmp_path.glob(".*"))
 
 
+def test_nothing_that_exists_is_replaced_unasked(pdenet, scene, models, tmp_path):
+    words = ("--model", models / "pdenet.safetensors", "--samples", 1, "--quicklook")
+    for name in ("fine.img", "fine.png", "fine.report.json"):
+        (tmp_path / name).write_text("mine")
+        ran = pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *words)
+        assert ran.returncode == 5
+        assert f"{name} exists" in ran.stderr
+        assert (tmp_path / name).read_text() == "mine"
+        (tmp_path / name).unlink()
+
+
 def test_uncertainty_maps_lie_on_the_same_ground(pdenet, scene, models, tmp_path):
     maps = tmp_path / "maps"
     ran = pdenet("uncertainty", scene, "-o", maps, "--model", models / "pdenet.safetensors", "--samples", 4)

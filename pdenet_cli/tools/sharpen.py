@@ -73,7 +73,7 @@ class Job:
             self.source = self.source.with_bands(settings.bands)
         self.outputs = dict(self._outputs(output))
         self.report_path = output.with_name(f"{output.stem}.report.json")
-        self.picture_path = output.with_name(f"{output.stem}.png")
+        self.pictures = {o.path.with_suffix(".png"): o.path for o, _ in self.outputs.values()}
         self.journal = Journal(output.with_name(f".{output.name}.journal"))
         if not settings.resume:
             self._refuse_existing()
@@ -163,9 +163,9 @@ class Job:
         if beside(self.report_path).exists():
             rename(beside(self.report_path), self.report_path)
         if self.settings.quicklook:
-            for output, _ in self.outputs.values():
-                with open_cube(output.path) as cube:
-                    write_beside(output.path.with_suffix(".png"), png(quicklook(cube)), overwrite=True)
+            for picture, path in self.pictures.items():
+                with open_cube(path) as cube:
+                    write_beside(picture, png(quicklook(cube)), overwrite=True)
         report = Report.read(self.report_path)
         assert report is not None
         self.report = report
@@ -178,8 +178,9 @@ class Job:
         self.journal.end()
 
     def _refuse_existing(self) -> None:
-        for output, _ in self.outputs.values():
-            refuse_existing(output.finals, self.settings.overwrite)
+        cubes = [final for output, _ in self.outputs.values() for final in output.finals]
+        pictures = self.pictures if self.settings.quicklook else ()
+        refuse_existing((*cubes, *pictures, self.report_path), self.settings.overwrite)
 
     def _outputs(self, path: Path) -> Iterator[tuple[str, tuple[Output, CubeMeta]]]:
         """Each file to be written by the name of its map, with what it says of itself."""
