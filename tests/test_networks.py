@@ -8,7 +8,7 @@ import torch
 
 from pdenet_cli.errors import ModelError
 from pdenet_cli.networks import NETWORKS, Network, build_network
-from pdenet_cli.networks.pdenet import CONFIGS, PDENet, PDENetConfig, TemplateNet
+from pdenet_cli.networks.pdenet import CONFIGS, PDENet, PDENetConfig, TemplateNet, _resized
 from tests import plain
 
 TINY = CONFIGS["tiny"]
@@ -203,6 +203,17 @@ def test_masks_in_the_weights_equal_masks_on_the_features() -> None:
     low, draw = cube(3, 4, 5, 6), network.draw(seeded(0), samples=3)
     on_features = network._stages(low, draw.masks)  # as on a GPU
     torch.testing.assert_close(on_features, network(low, draw), rtol=0, atol=1e-6)
+
+
+def test_a_brush_of_another_scale_paints_the_same_slope() -> None:
+    # A patch that is linear in the distance from its voxel's centre stays that function on a finer grid.
+    def slope(scale: int) -> torch.Tensor:
+        taps = (torch.arange(scale + 2) - (scale + 1) / 2) / scale
+        return (taps[:, None] + 2 * taps).expand(1, 3, -1, -1)
+
+    inside = slice(1, -1)  # within the old patch: 10 taps of x8 span less than 6 of x4
+    assert torch.allclose(_resized(slope(4), 4, 8), slope(8), atol=1e-6)
+    assert torch.allclose(_resized(slope(4), 4, 2)[..., inside, inside], slope(2)[..., inside, inside], atol=1e-6)
 
 
 def test_masks_carry_the_gradient_to_their_chances() -> None:

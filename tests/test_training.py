@@ -281,8 +281,21 @@ def test_a_run_starts_from_given_weights(cubes, tmp_path):
         assert torch.equal(start.state_dict()[name], weight)
     with pytest.raises(ModelError, match="other shapes"):
         tool._network(plan(cubes, init=str(template), config="tiny,width=9"))
-    with pytest.raises(UsageError, match="x4 model"):
-        tool._network(plan(cubes, init=str(template), scale=2))
+
+
+@pytest.mark.parametrize("scale", [2, 8])
+def test_a_run_starts_from_the_weights_of_another_scale(cubes, tmp_path, scale):
+    four = train(plan(cubes), tmp_path / "four.safetensors").files.model
+    start = tool._network(plan(cubes, init=str(four), scale=scale))
+    assert start.scale == scale
+    for name, weight in load_model(four).network.state_dict().items():
+        if not name.endswith((".tail", ".logits")):  # these two are as large as the scale
+            assert torch.equal(start.state_dict()[name], weight)
+    there = tool._network(plan(cubes, init=str(four), network="pdenet", config="tiny", scale=scale))
+    assert all(torch.equal(weight, start.state_dict()[name]) for name, weight in there.state_dict().items())
+    fcnn = train(plan(cubes, network="3dfcnn", config=None), tmp_path / "fcnn.safetensors").files.model
+    with pytest.raises(ModelError, match="nothing to start from"):
+        tool._network(plan(cubes, init=str(fcnn), network="3dfcnn", config=None, scale=scale))
 
 
 @pytest.mark.parametrize(

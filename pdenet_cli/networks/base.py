@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from pdenet_cli.errors import ModelError
 
 @dataclass(frozen=True)
 class NetworkConfig:
@@ -108,6 +109,10 @@ class Network(nn.Module):
         if type(self).degrade is not Network.degrade:
             loss = loss + consistency * (low - self.degrade(estimate)).square().mean()
         return loss
+
+    def from_scale(self, scale: int, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The weights of the same network for another scale, as this one can start from them."""
+        raise ModelError(f"a {type(self).__name__} of x{scale} gives a x{self.scale} one nothing to start from.")
 
     def new_rival(self) -> Rival | None:
         """The rival that training pits against this network, untrained; None: it has none."""

@@ -5,7 +5,7 @@ a (3,1,1) or (1,3,3) convolution is a two-dimensional one in the layout a CPU li
 between them. Masks are per channel, so one sample's masks go into the weights and cost nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Literal, get_args, get_type_hints
@@ -107,6 +107,11 @@ class TemplateNet(Network):
 
     def degrade(self, high: Tensor) -> Tensor:
         return self.degradation(high)  # type: ignore[no-any-return]
+
+    def from_scale(self, scale: int, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        own = self.degradation.state_dict(prefix="degradation.")  # of the scale alone
+        tails = {name: _resized(tail, scale, self.scale) for name, tail in weights.items() if name.endswith(".tail")}
+        return {**weights, **tails, **own}
 
 
 class PDENet(TemplateNet):
@@ -275,6 +280,16 @@ def _refine(image: Tensor, first: Tensor, second: Tensor, masks: Tensor | None) 
 def torch_bicubic_up(cube: Tensor, scale: int) -> Tensor:
     """The paper's enlargement: a cubic with a = -0.75, where the data were made with -0.5."""
     return cubic_up(F.pad(cube, (2, 2, 2, 2), mode="replicate"), scale, a=-0.75)
+
+
+def _resized(tail: Tensor, old: int, new: int) -> Tensor:
+    """The patch a voxel paints, (in, band, row, col), with the pixels of another scale at the same places."""
+    # Tap k lies (k - 1 - (scale - 1) / 2) / scale voxels from the voxel's centre.
+    places = ((torch.arange(new + 2) - (new + 1) / 2) * old / new + (old + 1) / 2).clamp(0, old + 1)
+    left = places.floor().clamp(max=old).long()
+    share = (places - left).to(tail)
+    rows = tail[:, :, left] * (1 - share)[:, None] + tail[:, :, left + 1] * share[:, None]
+    return rows[..., left] * (1 - share) + rows[..., left + 1] * share
 
 
 def _weight(*shape: int) -> nn.Parameter:

@@ -14,7 +14,7 @@ from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.formats import open_cube
 from pdenet_cli.formats.output import refuse_existing
 from pdenet_cli.models import ModelSpec, choose_device, find_model, load_model, read_header
-from pdenet_cli.networks import Network
+from pdenet_cli.networks import Network, build_network
 from pdenet_cli.networks.runtime import tune_process
 from pdenet_cli.training.data import Patches, Scene
 from pdenet_cli.training.loop import Budget, Clock, Validated
@@ -133,12 +133,12 @@ def _network(plan: Plan, start: float = 1.0) -> Network:
     if plan.init is None:
         return new_network(plan.network or DEFAULT_NETWORK, plan.config, scale, plan.seed, start)
     model = load_model(plan.init)
-    if model.scale != scale:
-        raise UsageError(f"--init {plan.init} is a x{model.scale} model, and --scale is {scale}.")
-    if plan.network is None and plan.config is None:
-        return model.network.requires_grad_(True)
-    network = new_network(plan.network or model.spec.network, plan.config, scale, plan.seed)
-    return started_from(network, model)
+    name, config = plan.network or model.spec.network, plan.config
+    if plan.network is None and config is None:
+        if model.scale == scale:
+            return model.network.requires_grad_(True)
+        return started_from(build_network(name, model.spec.config | {"scale": scale}), model)
+    return started_from(new_network(name, config, scale, plan.seed), model)
 
 
 def _recipe(plan: Plan) -> Recipe:
