@@ -15,7 +15,8 @@ from pdenet_cli.networks import NETWORKS, build_network
 from pdenet_cli.networks.gan3d import Discriminator, spectral_angle
 from pdenet_cli.networks.nas import NASNet
 from pdenet_cli.tools.train import Plan, train
-from pdenet_cli.training.data import Patches, Scene
+from pdenet_cli.training.data import Scene
+from pdenet_cli.training.patches import Patches
 from pdenet_cli.training.recipe import recipe_for
 from pdenet_cli.training.trainer import Trainer, new_network
 

@@ -25,9 +25,10 @@ from pdenet_cli.networks import Network
 from pdenet_cli.tools import train as tool
 from pdenet_cli.tools.train import Note, Plan, find_cubes, train
 from pdenet_cli.training import loop
-from pdenet_cli.training.data import Patches, Scene, place
+from pdenet_cli.training.data import Scene
 from pdenet_cli.training.journal import read_journal
 from pdenet_cli.training.loop import Validated
+from pdenet_cli.training.patches import Patches, place, shape
 from pdenet_cli.training.processes import ALONE, Processes
 from pdenet_cli.training.recipe import RECIPES, SHARP
 from pdenet_cli.training.trainer import Trainer, new_network
@@ -120,6 +121,40 @@ def test_held_out_pixels_never_reach_a_patch(tmp_path):
     assert scene.held_out(4) == Window(32, 32, 32, 32)
     patches = Patches([scene], RECIPES["fast"](4), 4, seed=0)
     assert max(float(patches(step, 0).high.max()) for step in range(200)) == 0
+
+
+def test_shapes_are_of_every_size_and_soft_only_on_their_edge():
+    shapes = [shape(np.random.default_rng(seed), 48) for seed in range(200)]
+    covered = [float(s.mean()) for s in shapes]
+    assert min(covered) < 0.02
+    assert max(covered) > 0.4
+    for s in shapes:
+        assert 0 <= s.min() <= s.max() <= 1
+        edge = np.abs(np.diff(s, axis=1)) + 1e-6 >= (s[:, 1:] > 0) * (s[:, 1:] < 1) * 0.2
+        assert edge.mean() > 0.9  # a value between 0 and 1 has a neighbour that is quite another
+
+
+def test_wider_windows_become_coarser_patches_and_pasted_shapes_add_edges(tmp_path):
+    checks = np.indices((128, 128)).sum(0) % 2 * 1000
+    ramp = np.linspace(0, 1000, 128)[:, None].repeat(128, 1)
+    plain = replace(RECIPES["fast"](4), patch=32, gains=(1.0, 1.0), zoom=1.0, collage=0.0)
+
+    def patches(pixels, **changes):
+        path = write(tmp_path / f"{len(list(tmp_path.iterdir()))}.hdr", pixels[None].astype("<u2"))
+        scene = Scene.read(open_cube(path), (0, 1000))
+        drawn = Patches([scene], replace(plain, **changes), 4, seed=0)
+        return [drawn(step, 0).high.numpy() for step in range(40)]
+
+    assert all(patch.std() == pytest.approx(0.5) for patch in patches(checks))
+    zoomed = patches(checks, zoom=2.0)
+    assert all(patch.shape == (1, 32, 32) for patch in zoomed)
+    assert min(patch.std() for patch in zoomed) < 0.1
+
+    def step(patch):
+        return max(np.abs(np.diff(patch, axis=axis)).max() for axis in (1, 2))
+
+    assert max(map(step, patches(ramp))) < 0.01
+    assert max(map(step, patches(ramp, collage=1.0))) > 0.2
 
 
 @pytest.mark.parametrize("dtype", ["<i2", "<f4", "<f8"])

@@ -16,8 +16,9 @@ from pdenet_cli.formats.output import refuse_existing
 from pdenet_cli.models import ModelSpec, choose_device, find_model, load_model, read_header
 from pdenet_cli.networks import Network, build_network
 from pdenet_cli.networks.runtime import tune_process
-from pdenet_cli.training.data import Patches, Scene
+from pdenet_cli.training.data import Scene
 from pdenet_cli.training.loop import Budget, Clock, Validated
+from pdenet_cli.training.patches import Patches
 from pdenet_cli.training.processes import joined
 from pdenet_cli.training.recipe import PAPER_EPOCHS, Recipe, recipe_for
 from pdenet_cli.training.sitting import Files, Sitting, Trained

@@ -39,6 +39,8 @@ class Recipe:
     chances: tuple[float, float] = (0.0, 1.0)  # where the masks' chances are kept
     gains: tuple[float, float] = (1.0, 1.0)  # a patch is multiplied by a number between these
     skipping: float = 0.0  # share of patches that take every second or third band
+    zoom: float = 1.0  # a patch is made of a window up to so many times as wide
+    collage: float = 0.0  # share of patches with shapes pasted in that show other places of the scene
 
     def __post_init__(self) -> None:
         if self.lr <= 0 or min(self.batch, self.patch, self.bands) < 1:
@@ -81,6 +83,8 @@ def fast(scale: int) -> Recipe:
         chances=(0.05, 0.95),
         gains=(0.5, 1.5),
         skipping=0.25,
+        zoom=2.0,
+        collage=0.2,
     )
 
 

@@ -17,8 +17,8 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, TrainingError, UsageError
 from pdenet_cli.models import Model
 from pdenet_cli.networks import NETWORKS, Draw, Network, Rival, build_network
-from pdenet_cli.training.data import Patch, Patches
 from pdenet_cli.training.learner import Learner
+from pdenet_cli.training.patches import Patch, Patches
 from pdenet_cli.training.processes import ALONE, Processes
 from pdenet_cli.training.recipe import Moment
 

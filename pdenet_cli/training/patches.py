@@ -1,0 +1,133 @@
+"""The patches a run draws from its scenes, and how they are varied.
+
+Chance has no state here: patch `index` of step `step` is a function of (seed, step, index) and nothing else, so a
+resumed run and a run shared by several processes see the patches of an unbroken one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pdenet_cli.cube import Window
+from pdenet_cli.errors import UsageError
+from pdenet_cli.training.data import SMALLEST, Scene
+from pdenet_cli.training.recipe import Recipe
+
+Unit = NDArray[np.float32]  # 0..1
+
+MOST_SHAPES = 8  # in a collage
+SMALLEST_SHAPE = 0.04  # of half a patch
+
+
+def place(rng: np.random.Generator, size: tuple[int, int], corner: tuple[int, int], side: int) -> Window:
+    """A square anywhere in a scene but not in the part that begins at `corner`, each place as likely."""
+    above = max(0, corner[0] - side + 1)  # so many first rows, of which any column will do
+    wide, narrow = max(0, size[1] - side + 1), max(0, corner[1] - side + 1)
+    below = max(0, size[0] - side + 1 - above)
+    spot = int(rng.integers(above * wide + below * narrow))
+    if spot < above * wide:
+        row, column = divmod(spot, wide)
+    else:
+        row, column = divmod(spot - above * wide, narrow)
+        row += above
+    return Window(row, column, side, side)
+
+
+def shape(rng: np.random.Generator, side: int) -> Unit:
+    """A disc, rectangle or stripe at any angle in a square: 1 inside, 0 outside, between the two on its edge."""
+    centres = np.arange(side) + 0.5
+    row, column = rng.uniform(0, side, 2)
+    turn = rng.uniform(0, np.pi)
+    down, right = centres[:, None] - row, centres - column
+    along, across = down * np.sin(turn) + right * np.cos(turn), down * np.cos(turn) - right * np.sin(turn)
+    length, width = side / 2 * SMALLEST_SHAPE ** rng.uniform(0, 1, 2)
+    outside = (  # how far, in pixels
+        np.hypot(along, across) - length,
+        np.maximum(np.abs(along) - length, np.abs(across) - width),
+        np.abs(across) - width,
+    )[rng.integers(3)]
+    blur = rng.uniform(0.5, 1.5)
+    return np.asarray((0.5 - outside / blur).clip(0, 1), np.float32)
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A high-resolution piece of a scene, and the chance for its noise and its masks."""
+
+    high: Tensor  # (bands, rows, columns)
+    generator: torch.Generator
+
+
+class Patches:
+    """The patches of a run, by step and index."""
+
+    def __init__(
+        self, scenes: Sequence[Scene], recipe: Recipe, scale: int, seed: int, bands: int | None = None
+    ) -> None:
+        self.recipe, self.scale, self.seed = recipe, scale, seed
+        self.bands = bands  # the only band count the network takes; None: any
+        self.scenes = [
+            scene
+            for scene in scenes
+            if scene.largest_patch(scale) >= SMALLEST * scale and (bands is None or len(scene.pixels) >= bands)
+        ]
+        if not self.scenes:
+            depth = f" and {bands} bands" if bands is not None else ""
+            raise UsageError(
+                f"No cube is large enough: x{scale} needs {SMALLEST * scale} pixels on a side{depth}."
+            )
+        # By the root of their size: large scenes more often, small sensors still heard.
+        weights = np.sqrt([scene.size[0] * scene.size[1] for scene in self.scenes])
+        self.chances = weights / weights.sum()
+
+    def steps_of(self, epochs: int) -> int:
+        """How many steps it takes to see as many numbers as the training parts hold, `epochs` times."""
+        side, run = self.recipe.patch, self.bands or self.recipe.bands
+        patches = sum(s.size[0] * s.size[1] / side**2 * max(1, len(s.pixels) / run) for s in self.scenes)
+        return max(1, math.ceil(0.75 * patches / self.recipe.batch)) * epochs
+
+    def __call__(self, step: int, index: int) -> Patch:
+        """Patch `index` of the batch of step `step`."""
+        rng = np.random.default_rng([self.seed, step, index])
+        scene = self.scenes[rng.choice(len(self.scenes), p=self.chances)]
+        side = min(self.recipe.patch // self.scale * self.scale, scene.largest_patch(self.scale))
+        run = self._run(rng, len(scene.pixels))
+        high = self._piece(rng, scene, run, side)
+        if rng.random() < self.recipe.collage:
+            for _ in range(int(rng.integers(1, MOST_SHAPES + 1))):
+                high = high + shape(rng, side) * (self._piece(rng, scene, run, side) - high)
+        generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
+        return Patch(torch.from_numpy(np.ascontiguousarray(high)), generator)
+
+    def _piece(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> Unit:
+        """A square of a scene, `side` pixels wide: turned, mirrored, brighter or darker, at times made coarser."""
+        most = min(self.recipe.zoom, scene.largest_patch(self.scale) / side)
+        wide = int(side * most ** rng.uniform(0, 1))
+        for _ in range(4):  # a patch of mostly holes teaches nothing; a scene of mostly holes has no other
+            unit, there = scene.unit(place(rng, scene.size, scene.corner(self.scale), wide), run)
+            if there > 0.5:
+                break
+        if wide > side:
+            large = torch.from_numpy(np.ascontiguousarray(unit))[None]
+            small = F.interpolate(large, (side, side), mode="bicubic", antialias=True)
+            unit = small[0].clamp_min(0).numpy()  # a cubic may swing below zero
+        gain = np.exp(rng.uniform(*np.log(self.recipe.gains)))
+        unit = np.rot90(unit, int(rng.integers(4)), axes=(1, 2)) * np.float32(gain)
+        return unit[:, :, ::-1] if rng.integers(2) else unit
+
+    def _run(self, rng: np.random.Generator, bands: int) -> slice:
+        """A run of adjacent bands, at times with gaps: other sensors sample the spectrum more coarsely."""
+        count = min(self.bands or self.recipe.bands, bands)
+        step = int(rng.integers(2, 4)) if rng.random() < self.recipe.skipping else 1
+        if count * step > bands:
+            step = 1
+        start = int(rng.integers(bands - (count - 1) * step))
+        return slice(start, start + (count - 1) * step + 1, step)
