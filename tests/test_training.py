@@ -318,6 +318,17 @@ def test_a_run_starts_from_given_weights(cubes, tmp_path):
         tool._network(plan(cubes, init=str(template), config="tiny,width=9"))
 
 
+def test_a_network_grows_by_a_stage_that_changes_nothing_at_first(cubes, tmp_path):
+    model = train(plan(cubes), tmp_path / "m.safetensors").files.model
+    small, grown = load_model(model).network, tool._network(plan(cubes, init=str(model), config="tiny,stages=3"))
+    assert len(grown.stages) == len(small.stages) + 1
+    low = torch.rand(1, 5, 6, 6)
+    with torch.no_grad():
+        assert torch.allclose(grown(low), small(low))
+    (grown(low) - 1).abs().sum().backward()
+    assert float(grown.stages[-1].tail.grad.abs().sum()) > 0
+
+
 @pytest.mark.parametrize("scale", [2, 8])
 def test_a_run_starts_from_the_weights_of_another_scale(cubes, tmp_path, scale):
     four = train(plan(cubes), tmp_path / "four.safetensors").files.model

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pdenet_cli.errors import ModelError
 
+
 @dataclass(frozen=True)
 class NetworkConfig:
     """All it takes to build a network, in plain values: `asdict` of it goes into the weights file."""
@@ -110,9 +111,13 @@ class Network(nn.Module):
             loss = loss + consistency * (low - self.degrade(estimate)).square().mean()
         return loss
 
-    def from_scale(self, scale: int, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The weights of the same network for another scale, as this one can start from them."""
-        raise ModelError(f"a {type(self).__name__} of x{scale} gives a x{self.scale} one nothing to start from.")
+    def starting_from(self, weights: Mapping[str, Tensor], scale: int) -> dict[str, Tensor]:
+        """The weights of a network of this kind, maybe smaller or for another scale, as this one can take them."""
+        if scale != self.scale:
+            raise ModelError(
+                f"a {type(self).__name__} of x{scale} gives a x{self.scale} one nothing to start from."
+            )
+        return dict(weights)
 
     def new_rival(self) -> Rival | None:
         """The rival that training pits against this network, untrained; None: it has none."""

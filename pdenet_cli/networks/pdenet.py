@@ -108,10 +108,21 @@ class TemplateNet(Network):
     def degrade(self, high: Tensor) -> Tensor:
         return self.degradation(high)  # type: ignore[no-any-return]
 
-    def from_scale(self, scale: int, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        own = self.degradation.state_dict(prefix="degradation.")  # of the scale alone
-        tails = {name: _resized(tail, scale, self.scale) for name, tail in weights.items() if name.endswith(".tail")}
-        return {**weights, **tails, **own}
+    def starting_from(self, weights: Mapping[str, Tensor], scale: int) -> dict[str, Tensor]:
+        own = self.state_dict()
+        there = {name.split(".")[1] for name in weights if name.startswith("stages.")}
+        more = {
+            name: w for name, w in own.items() if name.startswith("stages.") and name.split(".")[1] not in there
+        }
+        # A stage more changes nothing at first: it paints with an empty brush.
+        more |= {name: torch.zeros_like(w) for name, w in more.items() if name.endswith(".tail")}
+        if scale == self.scale:
+            return {**weights, **more}
+        tails = {
+            name: _resized(tail, scale, self.scale) for name, tail in weights.items() if name.endswith(".tail")
+        }
+        kernel = {name: w for name, w in own.items() if name.startswith("degradation.")}
+        return {**weights, **more, **tails, **kernel}
 
 
 class PDENet(TemplateNet):

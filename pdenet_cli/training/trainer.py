@@ -65,9 +65,7 @@ def new_network(name: str, config: str | None, scale: int, seed: int, start: flo
 def started_from(network: Network, model: Model) -> Network:
     """The network with the weights of `model`; only the chances of masks may be missing there."""
     try:
-        weights = model.network.state_dict()
-        if model.scale != network.scale:
-            weights = network.from_scale(model.scale, weights)
+        weights = network.starting_from(model.network.state_dict(), model.scale)
         missing, surplus = network.load_state_dict(weights, strict=False)
     except RuntimeError as error:
         raise ModelError(f"--init {model.name}: its weights have other shapes ({error}).") from error
