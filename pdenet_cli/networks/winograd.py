@@ -62,7 +62,8 @@ def _pointers(addresses: Iterable[int]) -> "ctypes.Array[ctypes.c_void_p]":
 def _transformed(weight: Tensor) -> Tensor:
     """What the kernel multiplies by, (out, in, 3, 3 or 1) -> (36 or 6, in·out)."""
     taps = weight.permute(2, 3, 1, 0).flatten(0, 1).flatten(1)  # (9 or 3, in·out)
-    return _taps_to_frequencies(weight.shape[3]) @ taps
+    # In double, so that neither a thread more nor another BLAS changes a bit of it.
+    return (_taps_to_frequencies(weight.shape[3]) @ taps.double()).float()
 
 
 @cache
@@ -73,7 +74,7 @@ def _taps_to_frequencies(across: int) -> Tensor:
         scale = 2 * square * (square - other)
         rows += [[1 / scale, point / scale, square / scale] for point in (square**0.5, -(square**0.5))]
     down = torch.tensor([*rows, [0.0, 0.0, 1.0]], dtype=torch.float64)
-    return (torch.kron(down, down) if across == 3 else down).float()
+    return torch.kron(down, down) if across == 3 else down
 
 
 @cache
