@@ -33,7 +33,13 @@ def train(
             help="Its size by name, with changes: small,stages=3,width=24.", metavar="NAME", show_default="small"
         ),
     ] = None,
-    recipe: Annotated[str, typer.Option(help="fast: for hours of a CPU; paper: the published schedule.")] = "fast",
+    recipe: Annotated[
+        str,
+        typer.Option(
+            help="fast: for hours of a CPU; paper: the published schedule; with changes: fast,zoom=3.",
+            metavar="NAME",
+        ),
+    ] = "fast",
     minutes: Annotated[
         float | None,
         typer.Option(help="End after so many, validation and all.", show_default="60 for fast"),

@@ -138,7 +138,7 @@ def _network(plan: Plan, start: float = 1.0) -> Network:
     if plan.network is None and config is None:
         if model.scale == scale:
             return model.network.requires_grad_(True)
-        return started_from(build_network(name, model.spec.config | {"scale": scale}), model)
+        return started_from(build_network(name, {**model.spec.config, "scale": scale}), model)
     return started_from(new_network(name, config, scale, plan.seed), model)
 
 
@@ -151,7 +151,7 @@ def _recipe(plan: Plan) -> Recipe:
 def _budget(plan: Plan, patches: Patches) -> Budget:
     steps, seconds = plan.steps, None if plan.minutes is None else 60 * plan.minutes
     if steps is None and seconds is None:
-        if plan.recipe == "paper":
+        if patches.recipe.name == "paper":
             steps = patches.steps_of(PAPER_EPOCHS)
         else:
             seconds = 3600.0

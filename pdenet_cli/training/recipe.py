@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+import json
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass, fields, replace
 from math import cos, pi
 from typing import Any
 
@@ -36,6 +37,8 @@ class Recipe:
     average: float = 0.0  # decay of the running mean of the weights; 0: none
     clip: float = 1.0  # largest norm of a gradient
     consistency: float = 1.0  # λ of the loss
+    spectral: float = 0.0  # what a wrong step from a band to the next costs, beside a wrong value
+    energy: float = 0.0  # what two draws of a patch gain by being apart: 0, nothing; 1, as far as the truth is
     chances: tuple[float, float] = (0.0, 1.0)  # where the masks' chances are kept
     gains: tuple[float, float] = (1.0, 1.0)  # a patch is multiplied by a number between these
     skipping: float = 0.0  # share of patches that take every second or third band
@@ -115,9 +118,15 @@ def _searched(schedule: Callable[[float], Moment]) -> Callable[[float], Moment]:
     return lambda done: schedule(done) if done < FIXED else replace(schedule(done), temperature=0.0)
 
 
+def _drawn(schedule: Callable[[float], Moment]) -> Callable[[float], Moment]:
+    """The schedule without a warm-up: every step draws."""
+    return lambda done: replace(schedule(done), temperature=SHARP)
+
+
 OWN: dict[str, dict[str, dict[str, Any]]] = {
     "paper": {
         "nas": dict(schedule=_searched(_paper_schedule)),
+        "ensemble": dict(batch=16, schedule=_drawn(_paper_schedule)),  # each of four members its usual share
         "3dfcnn": dict(lr=5e-5, batch=16, schedule=lambda done: Moment(1.0, SHARP)),
         "3dgan": dict(lr=1e-4),  # not published
         "sspsr": dict(lr=1e-4, schedule=lambda done: Moment(1.0, SHARP)),
@@ -126,6 +135,7 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
     },
     "fast": {
         "nas": dict(schedule=_searched(_fast_schedule)),
+        "ensemble": dict(batch=8, schedule=_drawn(_fast_schedule)),
         "3dgan": dict(lr=5e-4),  # 2e-3 learns more slowly with it, and diverges with SSPSR
         "sspsr": dict(lr=5e-4),
     },
@@ -134,7 +144,30 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def recipe_for(recipe: str, network: str, scale: int) -> Recipe:
-    """The recipe of this name as it is for a network of this name."""
-    if recipe not in RECIPES:
-        raise UsageError(f"--recipe {recipe} is unknown; choose one of {', '.join(RECIPES)}.")
-    return replace(RECIPES[recipe](scale), **OWN.get(recipe, {}).get(network, {}))
+    """The recipe of this name, maybe with changes ("fast,zoom=3"), as it is for a network of this name."""
+    numbers = [field.name for field in fields(Recipe) if field.type in ("int", "float")]
+    name, changes = changed("--recipe", recipe, RECIPES, numbers)
+    for field, value in changes.items():
+        if not isinstance(value, int | float):
+            raise UsageError(f"--recipe: {field}={value} is not a number.")
+    return replace(RECIPES[name](scale), **OWN.get(name, {}).get(network, {}) | changes)
+
+
+def changed(
+    option: str, text: str, names: Collection[str], changeable: Collection[str]
+) -> tuple[str, dict[str, Any]]:
+    """What "NAME,FIELD=VALUE,FIELD=VALUE" says: one of `names`, new values of some fields."""
+    name, *changes = text.split(",")
+    if name not in names:
+        raise UsageError(f"{option} {name} is unknown; choose one of {', '.join(names)}.")
+    values = {}
+    for change in changes:
+        field, _, value = change.partition("=")
+        if field not in changeable or not value:
+            known = ", ".join(changeable)
+            raise UsageError(f"{option}: '{change}' is not FIELD=VALUE with a field of {known}.")
+        try:
+            values[field] = json.loads(value)
+        except ValueError:
+            values[field] = value
+    return name, values

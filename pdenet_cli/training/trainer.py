@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -20,8 +19,9 @@ from pdenet_cli.networks import NETWORKS, Draw, Network, Rival, build_network
 from pdenet_cli.training.learner import Learner
 from pdenet_cli.training.patches import Patch, Patches
 from pdenet_cli.training.processes import ALONE, Processes
-from pdenet_cli.training.recipe import Moment
+from pdenet_cli.training.recipe import Moment, changed
 
+DRAWS = 2  # of a patch, where a recipe compares them
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -43,15 +43,9 @@ def new_network(name: str, config: str | None, scale: int, seed: int, start: flo
     if name not in NETWORKS:
         raise UsageError(f"--network {name} is unknown; choose one of {', '.join(NETWORKS)}.")
     configs = NETWORKS[name].configs
-    chosen, *changes = (config or ("small" if "small" in configs else next(iter(configs)))).split(",")
-    if chosen not in configs:
-        raise UsageError(f"--config {chosen} is unknown for {name}; choose one of {', '.join(configs)}.")
-    values = asdict(configs[chosen]) | {"scale": scale}
-    for change in changes:
-        field, _, value = change.partition("=")
-        if field not in values or not value:
-            raise UsageError(f"--config: '{change}' is not FIELD=VALUE with a field of {', '.join(values)}.")
-        values[field] = _plain(value)
+    config = config or ("small" if "small" in configs else next(iter(configs)))
+    size, changes = changed("--config", config, configs, asdict(next(iter(configs.values()))))
+    values = asdict(configs[size]) | {"scale": scale} | changes
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = build_network(name, values)
@@ -89,13 +83,6 @@ def use_threads(count: int | None) -> None:
 
 def _chances(network: Network) -> list[Tensor]:
     return [p for name, p in network.named_parameters() if name.endswith(".chance")]
-
-
-def _plain(value: str) -> Any:
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
 
 
 class Trainer:
@@ -170,7 +157,7 @@ class Trainer:
         return Stepped(self.step, done, seconds, value, norm, now.rate * self.recipe.lr, now.temperature)
 
     def _enter(self, now: Moment) -> None:
-        masked = now.temperature is not None and bool(self.chances or self.rival)
+        masked = now.temperature is not None and bool(self.network.random or self.chances or self.rival)
         if masked and not self.masked and self.recipe.fresh:
             self.learner.fresh()
         self.masked = masked
@@ -191,10 +178,18 @@ class Trainer:
         for group in self._groups(patches):
             high = torch.stack([patch.high for patch in group]).to(self.device)
             low = torch.cat([self.degradation(h[None], p.generator) for h, p in zip(high, group, strict=True)])
+            draws = self._draws(group, now.temperature)
+            if draws is not None and len(draws) > len(group):
+                high, low = (x.repeat_interleave(DRAWS, dim=0) for x in (high, low))
             with torch.autocast(self.device.type, self.half, enabled=self.half is not None):
-                estimate = self.network(low, self._draws(group, now.temperature))
+                estimate = self.network(low, draws)
             estimate = estimate.float()
             loss = self.network.loss(estimate, high, low, self.recipe.consistency, rival)
+            if len(estimate) > len(group):
+                first, second = estimate[::DRAWS], estimate[1::DRAWS]
+                loss = loss - self.recipe.energy / 2 * (first - second).abs().mean()
+            if self.recipe.spectral and estimate.shape[1] > 1:
+                loss = loss + self.recipe.spectral * (estimate - high).diff(dim=1).abs().mean()
             loss = loss * len(group) / batch
             torch.autograd.backward(self.scaler.scale(loss))
             total += loss.detach()
@@ -214,7 +209,8 @@ class Trainer:
     def _draws(self, group: list[Patch], temperature: float | None) -> Draw | None:
         if not self.masked or temperature is None:
             return None
-        draws = [self.network.draw(patch.generator, 1, temperature) for patch in group]
+        each = DRAWS if self.recipe.energy and self.network.random else 1
+        draws = [self.network.draw(patch.generator, each, temperature) for patch in group]
         return Draw(torch.cat([draw.masks for draw in draws]))
 
     def _update(self, now: Moment) -> None:
