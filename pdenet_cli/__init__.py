@@ -9,9 +9,10 @@ The map of the house; imports only go down (a test enforces it):
     5 inference.py   Posterior and the one loop super_resolve
       training/      patches, recipes, the training loop and its checkpoints
     4 models.py      weights files that describe themselves
+      calibration.py from the spread of samples to intervals that hold
     3 networks/      torch; the NETWORKS table
       formats/       the FORMATS table, open_cube, create_cube
-      degradation.py  tiling.py  summaries.py  metrics.py  picture.py
+      degradation.py  tiling.py  summaries.py  metrics.py  picture.py  risk_control.py
     2 cube.py        Window, CubeMeta, Cube
       georeference.py  radiometry.py
     1 errors.py      PdenetError and its children, each with its exit code

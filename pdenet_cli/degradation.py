@@ -66,7 +66,7 @@ def gaussian_down(cube: Tensor, scale: int, fwhm: float) -> Tensor:
     """A Gaussian PSF, `fwhm` low-resolution pixels wide, sampled at the centre of each low-resolution pixel."""
     rows, cols = cube.shape[-2:]
     h, w = _low_size(cube, scale)
-    sigma = fwhm * scale / (2 * sqrt(2 * log(2)))  # in high-resolution pixels
+    sigma = _sigma(fwhm, scale)
     pad = ceil(4 * sigma)
     taps = torch.arange(-pad, scale + pad, dtype=cube.dtype, device=cube.device)
     weights = torch.exp(-0.5 * ((taps - (scale - 1) / 2) / sigma) ** 2)
@@ -75,6 +75,11 @@ def gaussian_down(cube: Tensor, scale: int, fwhm: float) -> Tensor:
     blurred = F.conv2d(padded, weights.view(1, 1, -1, 1), stride=(scale, 1))
     low = F.conv2d(blurred, weights.view(1, 1, 1, -1), stride=(1, scale))
     return low.reshape(*cube.shape[:-2], h, w)
+
+
+def _sigma(fwhm: float, scale: int) -> float:
+    """Of a Gaussian PSF, in high-resolution pixels."""
+    return fwhm * scale / (2 * sqrt(2 * log(2)))
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,11 @@ class Degradation:
         # On the CPU, so that a seed means the same noise on every device.
         noise = torch.randn(low.shape, generator=generator, dtype=torch.float32)
         return low + self.noise * noise.to(low)
+
+    @property
+    def reach(self) -> int:
+        """How many low-resolution pixels around its own a pixel is made from."""
+        return 2 if self.fwhm is None else ceil(ceil(4 * _sigma(self.fwhm, self.scale)) / self.scale)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -3,36 +3,47 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from pdenet_cli.cube import Cube, Window
+from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ResourceError
 from pdenet_cli.formats.limits import free_memory
 from pdenet_cli.models import Model
 from pdenet_cli.networks.runtime import tune_process
 from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.summaries import Summary
+from pdenet_cli.summaries import USUAL, Evidence, Map, Question, Samples, Summary, Sums, local_std, mean, repeated
 from pdenet_cli.tiling import Plan, Span, Tile
 
 MEMORY_SHARE = 0.5  # of what is free, if the user gives no limit
 SMALLEST_TILE = 8
 
 
-class Posterior:
-    """A model and its N draws, made once from a seed: the same N sub-networks for every tile of every scene."""
+Ensemble = Literal["masks", "flips"]
+SYMMETRIES = 8  # of a square
 
-    def __init__(self, model: Model, samples: int, seed: int = 0) -> None:
+
+class Posterior:
+    """A model and its N draws, made once from a seed: the same N sub-networks for every tile of every scene.
+
+    With the ensemble "flips", sample n moreover sees the scene under symmetry n mod 8 of a square, undone
+    afterwards: as many passes, and even a network without chance gives up to 8 different samples.
+    """
+
+    def __init__(self, model: Model, samples: int, seed: int = 0, ensemble: Ensemble = "masks") -> None:
         tune_process()
-        self.model, self.seed = model, seed
+        self.model, self.seed, self.ensemble = model, seed, ensemble
         self.network = model.network.eval()
         self.device = self.network.device
-        count = samples if self.network.random else 1
+        different = SYMMETRIES if ensemble == "flips" else 1
+        count = samples if self.network.random else min(samples, different)
         with torch.no_grad():
             # Made one after another on the CPU: N = 20 begins with the draws of N = 10, on any device.
             self.draw = self.network.draw(torch.Generator().manual_seed(seed), count).to(self.device)
@@ -42,17 +53,27 @@ class Posterior:
     def __len__(self) -> int:
         return len(self.draw)
 
-    def samples(self, low: NDArray[np.float32], bands: slice, crop: Window) -> NDArray[np.float32]:
+    @property
+    def degradation(self) -> Degradation:
+        """What the model was made to undo, its noise left out."""
+        spec = self.model.spec
+        return replace(Degradation.from_dict(spec.degradation or {"scale": spec.scale}), noise=0.0)
+
+    def samples(self, low: Map, bands: slice, crop: Window) -> Samples:
         """What each sub-network makes of `low`, cut to `bands` and `crop`: (samples, bands, rows, columns)."""
         rows, columns = crop.slices
         depth = len(range(len(low))[bands])
         out = np.empty((len(self), depth, crop.rows, crop.columns), np.float32)
+        views = min(SYMMETRIES, len(self)) if self.ensemble == "flips" else 1
         with torch.inference_mode():
             batch = torch.from_numpy(low)[None].to(self.device)
-            start = 0
-            for some in self.network.in_turn(batch, self.draw, self.at_once):  # (some, bands, H, W)
-                out[start : start + len(some)] = some[:, bands, rows, columns].float().cpu().numpy()
-                start += len(some)
+            for symmetry in range(views):
+                turned = _turned(batch, symmetry).contiguous()
+                n = symmetry
+                for some in self.network.in_turn(turned, self.draw[symmetry::views], self.at_once):
+                    cut = _turned_back(some, symmetry)[:, bands, rows, columns]  # (some, bands, H, W)
+                    out[n : n + len(some) * views : views] = cut.float().cpu().numpy()
+                    n += len(some) * views
         return out
 
     def seconds_per_voxel(self, low: NDArray[np.float32]) -> float:
@@ -67,7 +88,7 @@ class Posterior:
 
     def bytes_for(self, plan: Plan) -> int:
         """About how much memory the largest piece of a plan takes, with its samples and their maps."""
-        results = 4 * self.network.scale**2 * (len(self) + 4)
+        results = 4 * self.network.scale**2 * (len(self) + 8)
         return plan.largest * self.network.bytes_per_voxel * self.at_once + plan.largest_core * results
 
 
@@ -80,6 +101,17 @@ class Layer:
     merged: Cube | None = None
 
 
+def halo_for(posterior: Posterior, summaries: Sequence[Summary]) -> int | None:
+    """The margin that makes tiles exact: the network's reach, and more for maps that look around."""
+    halo = posterior.network.halo
+    return None if halo is None else halo + _looks_around(posterior, summaries)
+
+
+def _looks_around(posterior: Posterior, summaries: Sequence[Summary]) -> int:
+    """How many input pixels around its own the maps want to know the mean of."""
+    return posterior.degradation.reach if any(summary.degrades for summary in summaries) else 0
+
+
 def super_resolve(
     source: Cube,
     posterior: Posterior,
@@ -89,18 +121,24 @@ def super_resolve(
     layers: Sequence[Layer],
     first: int = 0,
     say: Callable[[str], None] = lambda text: None,
+    question: Question = USUAL,
 ) -> Iterator[Tile]:
     """Write every layer tile by tile, from tile number `first` on; yields each tile when it is written.
 
     `usable` are the bands that the network sees; the others come out as nodata. Where memory runs out, fewer
     sub-networks at once and then smaller tiles are tried, and `say` is told.
     """
+    around = _looks_around(posterior, [layer.summary for layer in layers])
     for tile in plan.tiles[first:]:
         pending = [tile]
         while pending:
             piece = pending.pop()
             try:
-                _one_tile(source, posterior, piece, plan.spans, radiometry, usable, layers)
+                gathered = (
+                    (span, *gather(source, posterior, piece, span, radiometry, usable, around))
+                    for span in plan.spans
+                )
+                _write_tile(piece, gathered, radiometry, usable, layers, question)
             except (MemoryError, RuntimeError) as error:
                 if not _out_of_memory(error):
                     raise
@@ -108,52 +146,81 @@ def super_resolve(
         yield tile
 
 
-def _one_tile(
+def gather(
     source: Cube,
     posterior: Posterior,
     tile: Tile,
-    spans: Sequence[Span],
+    span: Span,
+    radiometry: Radiometry,
+    usable: Sequence[int],
+    around: int = 0,
+) -> tuple[Evidence, NDArray[np.bool_]]:
+    """What is known of some bands of a tile, and where on the fine grid there is data.
+
+    `around`: the reach of the degradation where it matters what the mean leaves unexplained, else 0.
+    """
+    seen = [usable[i] for i in span.padded]  # of the file's bands
+    pixels = source.read(tile.padded, slice(seen[0], seen[-1] + 1))[[band - seen[0] for band in seen]]
+    unit, there = radiometry.prepare(pixels, seen)
+    rows, columns = tile.core.relative_to(tile.padded).slices
+    fine = repeated(there[span.crop, rows, columns], tile.scale)
+    low = unit[span.crop, rows, columns]
+    wide = tile.core.grown(around, within=tile.padded)
+    inner = tile.core.relative_to(wide)
+    unexplained = np.zeros_like(low) if around else None
+    if fine.any():
+        samples = posterior.samples(unit, span.crop, wide.relative_to(tile.padded).scaled(tile.scale))
+        if around:
+            again = posterior.degradation(torch.from_numpy(mean(samples))).numpy()
+            unexplained = low - again[:, *inner.slices]
+        samples = samples[:, :, *inner.scaled(tile.scale).slices]
+    else:  # nothing to see: spare the network
+        samples = np.zeros((len(posterior), *fine.shape), np.float32)
+    detail = repeated(local_std(unit[span.crop])[:, rows, columns], tile.scale)
+    numbers = radiometry.spread_from_unit(np.ones((len(low), 1, 1)), seen[span.crop])  # of the file, per unit
+    return Evidence(samples, low, detail, tile.scale, unexplained, 1 / numbers.astype(np.float64)), fine
+
+
+def _write_tile(
+    tile: Tile,
+    gathered: Iterable[tuple[Span, Evidence, NDArray[np.bool_]]],
     radiometry: Radiometry,
     usable: Sequence[int],
     layers: Sequence[Layer],
+    question: Question,
 ) -> None:
-    shape = tile.target.rows, tile.target.columns
-    sums = [np.zeros(shape) for _ in layers]
-    counts = np.zeros(shape, np.int64)
-    for span in spans:
-        seen = [usable[i] for i in span.padded]  # of the file's bands
-        pixels = source.read(tile.padded, slice(seen[0], seen[-1] + 1))[[band - seen[0] for band in seen]]
-        unit, there = radiometry.prepare(pixels, seen)
-        rows, columns = tile.core.relative_to(tile.padded).slices
-        fine = there[span.crop, rows, columns].repeat(tile.scale, 1).repeat(tile.scale, 2)
-        counts += fine.sum(0)
-        if fine.any():
-            samples = posterior.samples(unit, span.crop, tile.crop)
-        else:  # nothing to see: spare the network
-            samples = np.zeros((1, *fine.shape), np.float32)
-        for layer, total in zip(layers, sums, strict=True):
-            bands = seen[span.crop]
-            values = _in_file_numbers(layer, samples, fine, radiometry, bands)
+    sums: dict[int, Sums] = {}
+    counts = np.zeros((tile.target.rows, tile.target.columns), np.int64)
+    for span, evidence, there in gathered:
+        counts += there.sum(0)
+        bands = [usable[i] for i in span.core]
+        for i, layer in enumerate(layers):
+            values = _in_file_numbers(layer, evidence, there, radiometry, bands, question)
             if layer.cube is not None:
                 _write_owned(layer.cube, tile.target, values, span, bands, radiometry)
             if layer.merged is not None:
-                total += layer.summary.addends(values, fine)
-    for layer, total in zip(layers, sums, strict=True):
+                sums[i] = layer.summary.merging.addends(evidence, values, there) + sums.get(i, 0)
+    for i, layer in enumerate(layers):
         if layer.merged is not None:
-            layer.merged.write(tile.target, layer.summary.merged(total, counts)[None])
+            layer.merged.write(tile.target, layer.summary.merging.finish(sums[i], counts)[None])
 
 
 def _in_file_numbers(
     layer: Layer,
-    samples: NDArray[np.float32],
+    evidence: Evidence,
     there: NDArray[np.bool_],
     radiometry: Radiometry,
     bands: Sequence[int],
+    question: Question,
 ) -> NDArray[Any]:
-    values = layer.summary.compute(samples)
-    if layer.summary.unit == "value" and layer.cube is not None:
-        return radiometry.finish(values, there, layer.cube.meta.dtype.newbyteorder("="), bands)
-    if layer.summary.unit == "spread":
+    summary = layer.summary
+    values = evidence.mean if summary.compute is None else summary.compute(evidence, question)
+    if summary.unit == "value" and layer.cube is not None:
+        meta = layer.cube.meta
+        # What stands for nothing is the output's own affair: a map has NaN where its scene has a number.
+        own = replace(radiometry, nodata=meta.nodata)
+        return own.finish(values, there, meta.dtype.newbyteorder("="), bands)
+    if summary.unit == "spread":
         values = radiometry.spread_from_unit(values, bands)
     return np.where(there, values, np.float32(np.nan))
 
@@ -163,7 +230,8 @@ def _write_owned(
 ) -> None:
     """Write the bands that a span owns: its values, and nodata in the unusable bands between them."""
     first, last, _ = span.owned.indices(cube.meta.bands)
-    out = np.full((last - first, *values.shape[1:]), radiometry.nothing(cube.meta.dtype), cube.meta.dtype)
+    nothing = replace(radiometry, nodata=cube.meta.nodata).nothing(cube.meta.dtype)
+    out = np.full((last - first, *values.shape[1:]), nothing, cube.meta.dtype)
     out[[band - first for band in bands]] = values
     cube.write(target, out, slice(first, last))
 
@@ -183,6 +251,18 @@ def _smaller(tile: Tile, posterior: Posterior, plan: Plan, say: Callable[[str], 
     halves = tile.halves(plan.halo, plan.scene)
     say(f"Out of memory: going on with tiles of {halves[0].core.rows} x {halves[0].core.columns} pixels.")
     return list(reversed(halves))
+
+
+def _turned(image: Tensor, symmetry: int) -> Tensor:
+    """(..., rows, columns) under one of the symmetries of a square: quarter turns, from 4 on mirrored first."""
+    mirrored = image.flip(-1) if symmetry >= 4 else image
+    return mirrored.rot90(symmetry % 4, (-2, -1))
+
+
+def _turned_back(image: Tensor, symmetry: int) -> Tensor:
+    """What `_turned` began with."""
+    back = image.rot90(-(symmetry % 4), (-2, -1))
+    return back.flip(-1) if symmetry >= 4 else back
 
 
 def usable_memory(device: torch.device) -> int:

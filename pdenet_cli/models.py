@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 KEY = "pdenet"  # of the spec among the header's metadata
 SUFFIX = ".safetensors"
 DEFAULT_SCALE = 4
+BICUBIC = "bicubic"  # a model without weights, for any scale
 TRAINING = "training."  # begins the names of tensors that only a resumed run needs
 MAX_HEADER_BYTES = 16 << 20
 MAX_SIZE = 4096  # of any number in a configuration: a hostile header must not build a giant
@@ -216,6 +217,24 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Model(spec, network.to(device), path.stem, digest)
+
+
+def bicubic_model(scale: int, device: torch.device | str = "cpu") -> Model:
+    """MATLAB's bicubic as a model; it has no file."""
+    from pdenet_cli import __version__
+    from pdenet_cli.degradation import Degradation
+    from pdenet_cli.networks import build_network
+
+    config = {"scale": scale}
+    spec = ModelSpec(BICUBIC, config, scale, Degradation(scale).to_dict(), __version__)
+    return Model(spec, build_network(BICUBIC, config).to(device), BICUBIC)
+
+
+def open_model(name_or_path: str | None, scale: int | None, device: torch.device | str = "cpu") -> Model:
+    """The model that a user means, on `device`: that of `choose_model`, or bicubic."""
+    if name_or_path == BICUBIC:
+        return bicubic_model(scale or DEFAULT_SCALE, device)
+    return load_model(choose_model(name_or_path, scale), device)
 
 
 def save_model(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from base64 import b64encode
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,8 @@ from pdenet_cli.radiometry import valid
 
 RGB_NM = (650.0, 550.0, 460.0)
 Picture = NDArray[np.uint8]  # (rows, columns, 3)
+NOTHING = (205, 205, 205)
+HATCH = (150, 150, 150)
 
 
 def rgb_bands(meta: CubeMeta) -> tuple[int, int, int]:
@@ -32,10 +35,14 @@ def rgb_bands(meta: CubeMeta) -> tuple[int, int, int]:
 
 def quicklook(cube: Cube, longest: int = 1024) -> Picture:
     """An RGB picture of a cube, at most `longest` pixels a side, each colour stretched by itself."""
-    meta = cube.meta
-    step = max(1, math.ceil(max(meta.rows, meta.columns) / longest))
-    channels = [_thinned(cube, band, step) for band in rgb_bands(meta)]
+    step = thinning(cube.meta, longest)
+    channels = [thinned(cube, band, step) for band in rgb_bands(cube.meta)]
     return np.stack([stretched(channel) for channel in channels], axis=-1)
+
+
+def thinning(meta: CubeMeta, longest: int) -> int:
+    """Every how many-th pixel makes a picture of at most `longest` pixels a side."""
+    return max(1, math.ceil(max(meta.rows, meta.columns) / longest))
 
 
 def stretched(channel: NDArray[np.floating]) -> NDArray[np.uint8]:
@@ -47,8 +54,8 @@ def stretched(channel: NDArray[np.floating]) -> NDArray[np.uint8]:
     return eight_bit
 
 
-def _thinned(cube: Cube, band: int, step: int) -> NDArray[np.float64]:
-    """Every `step`-th row and column of one band, read in strips so that a large scene fits."""
+def thinned(cube: Cube, band: int, step: int) -> NDArray[np.float64]:
+    """Every `step`-th row and column of one band, NaN for nodata, read in strips so that a large scene fits."""
     meta = cube.meta
     strips = []
     for window in meta.window.blocks(max(step, (256 // step) * step), meta.columns):
@@ -57,8 +64,25 @@ def _thinned(cube: Cube, band: int, step: int) -> NDArray[np.float64]:
     return np.concatenate(strips)
 
 
+def coloured(values: NDArray[np.floating], top: float, colours: str = "cividis") -> Picture:
+    """A map in colours that all eyes tell apart, from 0 to `top`; hatched grey where there is nothing."""
+    from matplotlib import colormaps
+
+    share = np.nan_to_num(values / max(top, 1e-12)).clip(0, 1)
+    picture = np.rint(255 * colormaps[colours](share)[..., :3]).astype(np.uint8)
+    striped = np.add.outer(*map(np.arange, values.shape)) % 8 < 2
+    picture[~np.isfinite(values)] = NOTHING
+    picture[~np.isfinite(values) & striped] = HATCH
+    return np.ascontiguousarray(picture)
+
+
 def png(picture: Picture) -> bytes:
     """A picture as the bytes of a PNG file."""
     from imagecodecs import png_encode
 
     return bytes(png_encode(picture))
+
+
+def data_uri(picture: Picture) -> str:
+    """A picture as an address that holds it."""
+    return "data:image/png;base64," + b64encode(png(np.ascontiguousarray(picture))).decode()

@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +21,7 @@ class Report:
     scene: dict[str, Any]
     seconds: float
     notes: tuple[str, ...] = ()
+    maps: dict[str, Any] = field(default_factory=dict)  # what each map of uncertainty shows, in numbers
 
     @classmethod
     def read(cls, path: Path) -> Self | None:

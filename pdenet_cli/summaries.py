@@ -1,51 +1,74 @@
 """How the Monte-Carlo samples of a tile become one map.
 
 A summary of the samples y(1)..y(N) (0..1, mean m) gives one value per pixel and band, and may be merged over the
-valid bands of a pixel into one.
+valid bands of a pixel into one. "Numbers" are the file's.
 
-| map   | formula                                       | unit               | merged over bands |
-|-------|-----------------------------------------------|--------------------|-------------------|
-| mean  | m                                             | the file's numbers | not merged        |
-| std   | sqrt(sum (y(n) - m)² / (N - 1)), 0 for N = 1   | the file's numbers | root mean square  |
-| share | 100 % x share of n with q(y(n)) != q(m)       | percent            | mean              |
+| map         | formula                                                 | unit    | range    | merged           |
+|-------------|---------------------------------------------------------|---------|----------|------------------|
+| mean        | m                                                       | numbers | input's  | not merged       |
+| std         | s = sqrt(sum (y(n) - m)² / (N - 1)), 0 for N = 1         | numbers | 0 and up | root mean square |
+| share       | share of n with q(y(n)) != q(m)                         | percent | 0..100   | mean             |
+| interval    | m - h and m + h, two maps: interval_low, interval_high  | numbers | input's  | mean of the ends |
+| cv          | s / max(abs(m), 1/255)                                  | percent | 0 and up | mean             |
+| angle       | mean over n of the angle between the spectra y(n) and m | degrees | 0..180   | only merged      |
+| consistency | abs(x - D(m)): x the input, D the degradation           | numbers | 0 and up | root mean square |
+| risk        | P(abs(truth - m) > tolerance)                           | percent | 0..100   | mean             |
 
-q(y) = round(255·y), y clipped to 0..1: the 8-bit value of the paper. `share` depends on how near the mean is to a
-rounding edge and saturates: a spread of 2/255 gives 80 % already. `std` does not.
+share: q(y) = round((levels - 1)·y), y clipped to 0..1; with 256 levels the 8-bit value of the paper. It depends on
+how near the mean is to a rounding edge and saturates: a spread of 2/255 gives 80 % already. std does not.
+interval, risk: h and P come from the model's calibration; the tolerance is in the file's numbers.
+cv: in what is darker than one 8-bit step, the step stands for the mean.
+consistency: D is the degradation that the model was made to undo. It needs no samples, and has one value for all
+fine pixels within a pixel of the input.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Samples = NDArray[np.float32]  # (samples, bands, rows, columns), 0..1
 Map = NDArray[np.float32]  # (bands, rows, columns)
+Sums = NDArray[np.float64]  # (any, rows, columns)
+
+DARK = 1 / 255  # no mean below this divides a spread
 
 
 @dataclass(frozen=True)
-class Summary:
-    """A map made of samples: its formula, its unit, and how the bands of a pixel become one value."""
+class Evidence:
+    """All that is known of one tile, 0..1: what its maps are made of."""
 
-    name: str
-    says: str
-    compute: Callable[[Samples], Map]
-    unit: Literal["value", "spread", "percent"]
-    needs_chance: bool = True  # useless for a network without randomness
-    power: int = 1  # merged over bands as the power mean: 1 the mean, 2 the root mean square
+    samples: Samples  # (samples, bands, rows, columns)
+    low: Map  # the input of the same place, (bands, rows/scale, columns/scale)
+    detail: Map  # how much the input varies there, `local_std` of it on the fine grid, (bands, rows, columns)
+    scale: int
+    unexplained: Map | None = None  # the input less what the mean gives when degraded, shaped as `low`
+    gain: NDArray[np.float64] | float = 1.0  # unit values per number of the file, one or (bands, 1, 1)
 
-    def addends(self, values: Map, there: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """What a few bands add to the merged map, (bands, rows, columns) -> (rows, columns)."""
-        powers: NDArray[np.float64] = np.where(there, values, 0).astype(np.float64) ** self.power
-        return np.asarray(powers.sum(0))
+    @cached_property
+    def mean(self) -> Map:
+        """The mean of the samples, (bands, rows, columns)."""
+        return mean(self.samples)
 
-    def merged(self, total: NDArray[np.float64], bands: NDArray[np.int64]) -> Map:
-        """The merged map from the sum of all addends and how many bands were valid; NaN where none was."""
-        average = np.divide(total, bands, out=np.full(total.shape, np.nan), where=bands > 0)
-        return np.asarray(average ** (1 / self.power), np.float32)
+    @cached_property
+    def std(self) -> Map:
+        """Their standard deviation, (bands, rows, columns)."""
+        return std(self.samples)
+
+
+class Stretch(Protocol):
+    """What a calibration knows: how far the truth strays from the mean of the samples."""
+
+    def half_width(self, evidence: Evidence, level: float) -> Map:
+        """h of the interval mean ± h that holds the truth with probability `level`, unit values."""
+
+    def beyond(self, evidence: Evidence, tolerance: NDArray[np.float64] | float) -> Map:
+        """The probability, 0..1, that the truth is further than `tolerance` (unit values) from the mean."""
 
 
 def mean(samples: Samples) -> Map:
@@ -55,28 +78,168 @@ def mean(samples: Samples) -> Map:
 
 def std(samples: Samples) -> Map:
     """The standard deviation of the samples, with n - 1; zero for a single one."""
-    if len(samples) == 1:
-        return np.zeros_like(samples[0])
-    return np.asarray(samples.std(0, ddof=1, dtype=np.float32))
+    middle = mean(samples)
+    squares = np.zeros_like(middle)
+    for sample in samples:  # one by one: all differences at once would be the samples again
+        squares += (sample - middle) ** 2
+    return np.sqrt(squares / max(len(samples) - 1, 1))
 
 
-def share(samples: Samples) -> Map:
-    """The percentage of samples whose 8-bit value differs from that of the mean."""
-    differ = eight_bit(samples) != eight_bit(mean(samples))
-    return np.asarray(100 * differ.sum(0) / len(samples), np.float32)
+def local_std(low: Map) -> Map:
+    """The standard deviation of each pixel's 3x3 neighbourhood in its band; beyond the edge it is repeated."""
+    rows, columns = low.shape[1:]
+    framed = np.pad(low, ((0, 0), (1, 1), (1, 1)), mode="edge")
+    nine = [framed[:, r : r + rows, c : c + columns] for r in range(3) for c in range(3)]
+    # Differences from the pixel itself: squares of the values would lose the digits of a bright flat area.
+    apart = [neighbour - low for neighbour in nine]
+    middle = sum(apart) / 9
+    return np.sqrt(sum((a - middle) ** 2 for a in apart) / 9)
 
 
-def eight_bit(unit: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """0..1 as a number from 0 to 255."""
-    return np.asarray(np.rint(255 * unit.clip(0, 1)), np.uint8)
+class Merging(Protocol):
+    """How the bands of a pixel become one value: sums that any run of bands adds to, then a finish."""
+
+    def addends(self, evidence: Evidence, values: Map, there: NDArray[np.bool_]) -> Sums:
+        """What a few bands add, (sums, rows, columns); `values` is their map in the file's numbers."""
+
+    def finish(self, sums: Sums, bands: NDArray[np.int64]) -> Map:
+        """The merged map, (rows, columns), from all sums and how many bands were valid; NaN where none was."""
 
 
-MEAN = Summary("mean", "the sharpened cube", mean, "value", needs_chance=False)
-MAPS = {
-    summary.name: summary
-    for summary in (
-        Summary("std", "standard deviation of the samples", std, "spread", power=2),
-        Summary("share", "samples whose 8-bit value is not the mean's", share, "percent"),
-    )
+@dataclass(frozen=True)
+class PowerMean:
+    """1: the mean of the bands' values, 2: their root mean square."""
+
+    power: int = 1
+
+    def addends(self, evidence: Evidence, values: Map, there: NDArray[np.bool_]) -> Sums:
+        powers: Sums = np.where(there, values, 0).astype(np.float64) ** self.power
+        return np.asarray(powers.sum(0, keepdims=True))
+
+    def finish(self, sums: Sums, bands: NDArray[np.int64]) -> Map:
+        average = np.divide(sums[0], bands, out=np.full(bands.shape, np.nan), where=bands > 0)
+        return np.asarray(average ** (1 / self.power), np.float32)
+
+
+class MeanAngle:
+    """The mean angle between the samples' spectra and that of their mean, in degrees."""
+
+    def addends(self, evidence: Evidence, values: Map, there: NDArray[np.bool_]) -> Sums:
+        middle = np.where(there, evidence.mean, 0).astype(np.float64)
+        products = [(middle * middle).sum(0)]
+        for sample in evidence.samples:
+            spectrum = np.where(there, sample, 0).astype(np.float64)
+            products += [(spectrum * middle).sum(0), (spectrum * spectrum).sum(0)]
+        return np.stack(products)
+
+    def finish(self, sums: Sums, bands: NDArray[np.int64]) -> Map:
+        middle, dots, squares = sums[0], sums[1::2], sums[2::2]
+        lengths = np.sqrt(squares * middle)
+        # A black spectrum points nowhere: no angle rather than a right one.
+        cosines = np.divide(dots, lengths, out=np.ones_like(dots), where=lengths > 0)
+        angles = np.degrees(np.arccos(cosines.clip(-1, 1))).mean(0)
+        return np.where(bands > 0, angles, np.nan).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a user asks of the maps that leave something to choose."""
+
+    levels: int = 256  # of grey, for `share`
+    level: float = 0.9  # probability that an interval holds the truth
+    tolerance: float | None = None  # for `risk`, the file's numbers
+    stretch: Stretch | None = None  # the calibration of the model
+
+
+USUAL = Question()
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A map made of evidence: its formula, its unit, and how the bands of a pixel become one value."""
+
+    name: str
+    says: str  # may name fields of a question, in braces
+    compute: Callable[[Evidence, Question], Map] | None  # None: it exists only merged
+    unit: Literal["value", "spread", "percent", "degrees"]  # value and spread: the file's numbers
+    needs: Literal["nothing", "samples", "calibration"] = "samples"
+    merging: Merging = PowerMean()
+    degrades: bool = False  # looks at what the mean, degraded, leaves unexplained
+
+    def answer(self, question: Question) -> str:
+        """What it says when that is asked."""
+        return self.says.format_map(vars(question))
+
+
+def share(evidence: Evidence, question: Question = USUAL) -> Map:
+    """The percentage of samples whose grey level differs from that of the mean."""
+    middle = grey(evidence.mean, question.levels)
+    differ = np.zeros_like(middle)
+    for sample in evidence.samples:
+        differ += grey(sample, question.levels) != middle
+    return np.asarray(100 * differ / len(evidence.samples), np.float32)
+
+
+def grey(unit: Map, levels: int = USUAL.levels) -> Map:
+    """0..1 as the nearest of so many levels, counted from 0."""
+    return np.asarray(np.rint((levels - 1) * unit.clip(0, 1)), np.float32)
+
+
+def cv(evidence: Evidence, question: Question = USUAL) -> Map:
+    """The standard deviation as a percentage of the mean, which counts as at least one 8-bit step."""
+    return np.asarray(100 * evidence.std / np.maximum(np.abs(evidence.mean), DARK), np.float32)
+
+
+def consistency(evidence: Evidence, question: Question = USUAL) -> Map:
+    """How far the mean, degraded, is from the input."""
+    assert evidence.unexplained is not None
+    return repeated(np.abs(evidence.unexplained), evidence.scale)
+
+
+def interval_low(evidence: Evidence, question: Question) -> Map:
+    """The lower end of the interval."""
+    assert question.stretch is not None
+    return evidence.mean - question.stretch.half_width(evidence, question.level)
+
+
+def interval_high(evidence: Evidence, question: Question) -> Map:
+    """The upper end of the interval."""
+    assert question.stretch is not None
+    return evidence.mean + question.stretch.half_width(evidence, question.level)
+
+
+def risk(evidence: Evidence, question: Question) -> Map:
+    """The percentage of chance that the truth is further than the tolerance from the mean."""
+    assert question.stretch is not None
+    assert question.tolerance is not None
+    return np.asarray(100 * question.stretch.beyond(evidence, question.tolerance * evidence.gain), np.float32)
+
+
+def repeated(low: NDArray[Any], scale: int) -> NDArray[Any]:
+    """A map on the input's grid as one on the finer grid: every pixel `scale` times in both directions."""
+    return low.repeat(scale, -2).repeat(scale, -1)
+
+
+RMS, ANGLE = PowerMean(2), MeanAngle()
+MEAN = Summary("mean", "the sharpened cube", lambda evidence, _: evidence.mean, "value", "nothing")
+MAPS: dict[str, tuple[Summary, ...]] = {
+    "std": (Summary("std", "standard deviation of the samples", lambda e, _: e.std, "spread", merging=RMS),),
+    "share": (Summary("share", "samples whose level of {levels} is not the mean's", share, "percent"),),
+    "interval": (
+        Summary(
+            "interval_low", "lower end of the interval at level {level:g}", interval_low, "value", "calibration"
+        ),
+        Summary(
+            "interval_high", "upper end of the interval at level {level:g}", interval_high, "value", "calibration"
+        ),
+    ),
+    "cv": (Summary("cv", "standard deviation relative to the mean", cv, "percent"),),
+    "angle": (Summary("angle", "mean angle between the samples and their mean", None, "degrees", merging=ANGLE),),
+    "consistency": (
+        Summary(
+            "consistency", "what the input has and the result lacks", consistency, "spread", "nothing", RMS, True
+        ),
+    ),
+    "risk": (Summary("risk", "chance of an error beyond {tolerance:g}", risk, "percent", "calibration"),),
 }
-"""The maps of `pdenet uncertainty`, by name; one more is one more entry."""
+"""The maps of `pdenet uncertainty`, by the name a user asks for, as the layers they are; one more is one entry."""

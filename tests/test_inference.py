@@ -1,6 +1,7 @@
 """Whole scenes in tiles: the same as in one piece, the same draws everywhere, nodata kept where it was."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,12 +9,13 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdenet_cli import CubeMeta, Radiometry, Survey, create_cube, open_cube
+from pdenet_cli import Cube, CubeMeta, Radiometry, Survey, Window, create_cube, open_cube
+from pdenet_cli.degradation import bicubic_down, gaussian_down
 from pdenet_cli.errors import ResourceError
-from pdenet_cli.inference import Layer, Posterior, super_resolve
+from pdenet_cli.inference import Layer, Posterior, gather, halo_for, super_resolve
 from pdenet_cli.models import Model, ModelSpec
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
-from pdenet_cli.summaries import MAPS, MEAN
+from pdenet_cli.summaries import MAPS, MEAN, Question
 from pdenet_cli.tiling import Plan
 
 
@@ -39,36 +41,55 @@ def scene(folder, bands=6, rows=19, columns=14, holes=False, dtype="f4"):
     return path, pixels
 
 
-def run(path, folder, posterior, tile, depth, halo=None, usable=None):
-    """Mean, std and share of a scene, cut as told, as arrays."""
+class Doubled:
+    """A calibration that anybody can check: twice the std, wider where the input varies."""
+
+    def half_width(self, evidence, level):
+        return level * (2 * evidence.std + evidence.detail)
+
+    def beyond(self, evidence, tolerance):
+        return np.minimum(1, self.half_width(evidence, 1) / np.float32(100 * tolerance))
+
+
+QUESTION = Question(levels=200, level=0.8, tolerance=0.05, stretch=Doubled())
+
+
+def run(path, folder, posterior, tile, depth, halo=None, usable=None, maps=("std", "share")):
+    """The mean and some maps of a scene, cut as told, as arrays."""
     network = posterior.network
     with open_cube(path) as source:
         found = Survey.of(source)
         radiometry = Radiometry.of(source.meta, found, (0, 1))
         usable = tuple(usable or found.usable_bands(source.meta))
-        reach = network.halo if halo is None else halo
+        summaries = [summary for name in maps for summary in MAPS[name]]
+        reach = halo_for(posterior, summaries) if halo is None else halo
         plan = Plan(source.meta.window, network.scale, usable, reach, network.band_halo, tile, depth)
         fine = dataclasses.replace(source.meta.upscaled(network.scale), dtype=np.dtype("f4"))
-        flat = dataclasses.replace(fine, bands=1)
-        names = {"mean": fine, "std": fine, "share": fine, "std_merged": flat, "share_merged": flat}
-        outputs = {}
+        mapped = dataclasses.replace(fine, nodata=float("nan"))
+        names = {"mean": fine}
+        names |= {summary.name: mapped for summary in summaries if summary.compute}
+        names |= {f"{summary.name}_merged": dataclasses.replace(mapped, bands=1) for summary in summaries}
         for name, meta in names.items():
-            with create_cube(folder / f"{name}.hdr", meta, overwrite=True) as cube:
-                outputs[name] = cube
+            with create_cube(folder / f"{name}.hdr", meta, overwrite=True):
+                pass
         cubes = {name: open_cube(folder / f"{name}.hdr") for name in names}
         layers = [Layer(MEAN, cubes["mean"])]
-        layers += [Layer(MAPS[m], cubes[m], cubes[f"{m}_merged"]) for m in ("std", "share")]
-        for _ in super_resolve(source, posterior, plan, radiometry, usable, layers):
+        layers += [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in summaries]
+        for _ in super_resolve(source, posterior, plan, radiometry, usable, layers, question=QUESTION):
             pass
     return {name: cube.read() for name, cube in cubes.items()}
 
 
 @pytest.fixture(scope="module")
 def posteriors():
-    return {(s, t): Posterior(make_model(s, t), samples=3, seed=1) for s, t in ((2, 1), (4, 1), (4, 2), (8, 1))}
+    return {
+        (scale, stages, ensemble): Posterior(make_model(scale, stages), samples=3, seed=1, ensemble=ensemble)
+        for scale, stages in ((2, 1), (4, 1), (4, 2), (8, 1))
+        for ensemble in ("masks", "flips")
+    }
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     which=st.sampled_from([(2, 1), (4, 1), (4, 2), (8, 1)]),
     rows=st.integers(1, 30),
@@ -76,23 +97,28 @@ def posteriors():
     bands=st.integers(1, 12),
     tile=st.integers(3, 20),
     depth=st.integers(1, 12),
+    ensemble=st.sampled_from(["masks", "flips"]),
 )
 def test_tiles_give_what_the_whole_scene_gives(
-    which, rows, columns, bands, tile, depth, posteriors, tmp_path_factory
+    which, rows, columns, bands, tile, depth, ensemble, posteriors, tmp_path_factory
 ):
     folder = tmp_path_factory.mktemp("tiles")
     path, _ = scene(folder, bands, rows, columns)
-    posterior = posteriors[which]
-    whole = run(path, folder, posterior, 1000, 1000)
-    cut = run(path, folder, posterior, tile, depth)
-    for name in ("mean", "std", "std_merged"):
-        np.testing.assert_allclose(cut[name], whole[name], atol=1e-5, err_msg=name)
-    # `share` counts rounded values, so a difference in the last bit may move a sample over a rounding edge.
-    assert (np.abs(cut["share"] - whole["share"]) > 1e-3).mean() < 2e-3
+    posterior = posteriors[*which, ensemble]
+    whole = run(path, folder, posterior, 1000, 1000, maps=MAPS)
+    cut = run(path, folder, posterior, tile, depth, maps=MAPS)
+    for name in whole:
+        if name == "share":
+            # It counts rounded values: a difference in the last bit may move a sample over a rounding edge.
+            assert (np.abs(cut[name] - whole[name]) > 1e-3).mean() < 2e-3
+        elif name != "share_merged":
+            # In percent and in degrees a difference of 1e-5 is a hundred times as much.
+            hundred = name.split("_")[0] in ("cv", "angle", "risk")
+            np.testing.assert_allclose(cut[name], whole[name], atol=1e-3 if hundred else 1e-5, err_msg=name)
 
 
 def test_the_whole_scene_gives_what_the_network_gives(tmp_path, posteriors):
-    posterior = posteriors[4, 2]
+    posterior = posteriors[4, 2, "masks"]
     path, pixels = scene(tmp_path)
     maps = run(path, tmp_path, posterior, 1000, 1000)
     with torch.no_grad():
@@ -107,8 +133,8 @@ def test_the_whole_scene_gives_what_the_network_gives(tmp_path, posteriors):
 
 def test_a_halo_too_small_is_not_exact(tmp_path, posteriors):
     path, _ = scene(tmp_path, rows=40, columns=40)
-    whole = run(path, tmp_path, posteriors[4, 1], 1000, 1000)
-    cut = run(path, tmp_path, posteriors[4, 1], 10, 1000, halo=0)
+    whole = run(path, tmp_path, posteriors[4, 1, "masks"], 1000, 1000)
+    cut = run(path, tmp_path, posteriors[4, 1, "masks"], 10, 1000, halo=0)
     assert np.abs(cut["mean"] - whole["mean"]).max() > 1e-4
 
 
@@ -128,12 +154,111 @@ def test_a_batch_of_draws_is_a_loop_of_single_ones(tmp_path):
     np.testing.assert_allclose(one["std"], many["std"], atol=1e-6)
 
 
-def test_a_network_without_randomness_has_one_sample():
-    assert len(Posterior(make_model(kind=TemplateNet), 8)) == 1
+def test_a_network_without_randomness_has_one_sample_or_one_for_each_symmetry():
+    model = make_model(kind=TemplateNet)
+    assert len(Posterior(model, 8)) == 1
+    assert len(Posterior(model, 5, ensemble="flips")) == 5
+    flips = Posterior(model, 20, ensemble="flips")
+    low = np.random.default_rng(0).random((4, 9, 7), dtype=np.float32)
+    each = flips.samples(low, slice(0, 4), Window(0, 0, 36, 28))
+    assert len(each) == 8
+    apart = [np.abs(one - other).max() for i, one in enumerate(each) for other in each[:i]]
+    assert min(apart) > 1e-4
+
+
+def test_flips_show_a_draw_the_turned_scene_and_turn_its_answer_back():
+    model = make_model()
+    masks, flips = Posterior(model, 11, seed=4), Posterior(model, 11, seed=4, ensemble="flips")
+    low = np.random.default_rng(0).random((4, 9, 7), dtype=np.float32)
+    crop = Window(3, 5, 20, 12)
+    got = flips.samples(low, slice(1, 3), crop)
+    for n in range(11):
+        view = low[:, :, ::-1] if n % 8 >= 4 else low
+        view = np.ascontiguousarray(np.rot90(view, n % 4, (1, 2)))
+        with torch.no_grad():
+            high = masks.network(torch.from_numpy(view)[None], masks.draw[n])[0].numpy()
+        high = np.rot90(high, -(n % 4), (1, 2))
+        high = high[:, :, ::-1] if n % 8 >= 4 else high
+        np.testing.assert_allclose(got[n], high[1:3, *crop.slices], atol=1e-6)
+
+
+def test_consistency_is_what_the_degraded_mean_leaves_of_the_input(tmp_path, posteriors):
+    path, pixels = scene(tmp_path)
+    posterior = posteriors[4, 1, "masks"]
+    maps = run(path, tmp_path, posterior, 8, 2, maps=["consistency"])
+    middle = posterior.samples(pixels, slice(0, 6), Window(0, 0, 76, 56)).mean(0)
+    left = np.abs(pixels - bicubic_down(torch.from_numpy(middle), 4).numpy())
+    np.testing.assert_allclose(maps["consistency"], left.repeat(4, 1).repeat(4, 2), atol=1e-5)
+    assert left.max() > 1e-3
+
+
+def test_consistency_is_exact_at_seams_with_a_wide_kernel_and_an_odd_scale(tmp_path):
+    model = make_model(scale=3)
+    blurred = dataclasses.replace(model.spec, degradation={"scale": 3, "kernel": "gaussian", "fwhm": 1.7})
+    posterior = Posterior(dataclasses.replace(model, spec=blurred), 2)
+    assert posterior.degradation.reach == 3
+    path, pixels = scene(tmp_path, rows=25)
+    whole, cut = (run(path, tmp_path, posterior, tile, 6, maps=["consistency"]) for tile in (1000, 5))
+    np.testing.assert_allclose(cut["consistency"], whole["consistency"], atol=1e-5)
+    middle = posterior.samples(pixels, slice(0, 6), Window(0, 0, 75, 42)).mean(0)
+    left = np.abs(pixels - gaussian_down(torch.from_numpy(middle), 3, 1.7).numpy())
+    np.testing.assert_allclose(whole["consistency"], left.repeat(3, 1).repeat(3, 2), atol=1e-5)
+
+
+def test_the_angle_is_that_of_whole_spectra_however_bands_are_cut(tmp_path, posteriors):
+    posterior = posteriors[4, 1, "masks"]
+    path, pixels = scene(tmp_path, bands=7)
+    angle = run(path, tmp_path, posterior, 1000, 2, maps=["angle"])["angle_merged"][0]
+    each = posterior.samples(pixels, slice(0, 7), Window(0, 0, 76, 56)).astype(np.float64)
+    unit = each / np.linalg.norm(each, axis=1, keepdims=True)
+    middle = each.mean(0) / np.linalg.norm(each.mean(0), axis=0)
+    half = np.linalg.norm(unit - middle, axis=1) / 2  # of the chord
+    np.testing.assert_allclose(angle, np.degrees(2 * np.arcsin(half)).mean(0), atol=1e-4)
+    assert angle.mean() > 0.01
+
+
+def test_intervals_and_risk_are_in_the_files_numbers(tmp_path, posteriors):
+    posterior = posteriors[4, 1, "masks"]
+    path, pixels = scene(tmp_path, holes=True)
+    maps = run(path, tmp_path, posterior, 7, 3, maps=["interval", "std", "risk"])
+    hole = (pixels == -1).repeat(4, 1).repeat(4, 2)
+    for name in ("interval_low", "interval_high", "risk"):
+        np.testing.assert_array_equal(np.isnan(maps[name]), hole)
+    assert maps["interval_low"][~hole].min() == 0  # as low as the scene's own numbers go, like the mean
+    free = ~hole & (np.nan_to_num(maps["interval_low"]) > 0)
+    half = (maps["interval_high"] - maps["interval_low"])[free] / 2
+    assert (half >= 0.8 * 2 * maps["std"][free] - 1e-5).all()
+    np.testing.assert_allclose(maps["risk"][free], np.minimum(100, 100 * half / 0.8 / 5), atol=1e-3)
+
+
+def test_a_tolerance_is_measured_with_the_gain_of_its_band():
+    low = np.zeros((2, 3, 3), np.float32)
+    cube = Cube(Path("none"), CubeMeta(*low.shape, low.dtype), low)
+    radiometry = Radiometry((0.1, 0.001), (0.0, 0.0), "by hand", fill=(0.0, 0.0))
+    posterior = Posterior(make_model(), 2)
+    plan = Plan(cube.meta.window, 4, (0, 1), posterior.network.halo, posterior.network.band_halo, 9, 2)
+    evidence, _ = gather(cube, posterior, plan.tiles[0], plan.spans[0], radiometry, (0, 1))
+    np.testing.assert_allclose(np.ravel(evidence.gain), (0.1, 0.001), rtol=1e-6)
+
+
+def test_the_detail_of_a_tile_looks_beyond_its_edge(tmp_path, posteriors):
+    posterior = posteriors[4, 1, "masks"]
+    path, pixels = scene(tmp_path, rows=12, columns=12)
+    around = np.pad(pixels, ((0, 0), (1, 1), (1, 1)), mode="edge")
+    nine = np.stack([around[:, r : r + 12, c : c + 12] for r in range(3) for c in range(3)])
+    with open_cube(path) as cube:
+        radiometry = Radiometry.of(cube.meta, Survey.of(cube), (0, 1))
+        network = posterior.network
+        plan = Plan(cube.meta.window, 4, tuple(range(6)), network.halo, network.band_halo, 5, 6)
+        for tile in plan.tiles:
+            evidence, _ = gather(cube, posterior, tile, plan.spans[0], radiometry, range(6))
+            wanted = nine.std(0)[:, *tile.core.slices].repeat(4, 1).repeat(4, 2)
+            np.testing.assert_allclose(evidence.detail, wanted, atol=1e-6)
+            np.testing.assert_array_equal(evidence.low, pixels[:, *tile.core.slices])
 
 
 def test_nodata_stays_nodata_and_nothing_else_becomes_it(tmp_path, posteriors):
-    posterior = posteriors[4, 1]
+    posterior = posteriors[4, 1, "masks"]
     path, pixels = scene(tmp_path, holes=True)
     maps = run(path, tmp_path, posterior, 7, 3)
     hole = (pixels == -1).repeat(4, 1).repeat(4, 2)
@@ -143,7 +268,7 @@ def test_nodata_stays_nodata_and_nothing_else_becomes_it(tmp_path, posteriors):
 
 
 def test_nodata_does_not_bleed_beyond_the_reach(tmp_path, posteriors):
-    posterior = posteriors[4, 1]
+    posterior = posteriors[4, 1, "masks"]
     reach = posterior.network.halo
     path, pixels = scene(tmp_path, rows=40, columns=40)
     clean = run(path, tmp_path, posterior, 1000, 1000)["mean"]
@@ -160,12 +285,13 @@ def test_nodata_does_not_bleed_beyond_the_reach(tmp_path, posteriors):
 
 
 def test_unusable_bands_come_out_as_nodata_and_the_network_never_sees_them(tmp_path, posteriors):
-    posterior = posteriors[4, 1]
+    posterior = posteriors[4, 1, "masks"]
     path, pixels = scene(tmp_path, bands=7)
     usable = (0, 2, 3, 6)
     maps = run(path, tmp_path, posterior, 8, 2, usable=usable)
     for band in range(7):
-        assert np.isnan(maps["mean"][band]).all() == (band not in usable)
+        for name in ("mean", "std"):
+            assert np.isnan(maps[name][band]).all() == (band not in usable)
     with torch.no_grad():
         low = torch.from_numpy(pixels[list(usable)])[None]
         each = torch.cat([posterior.network(low, posterior.draw[n]) for n in range(3)]).numpy()
@@ -174,7 +300,7 @@ def test_unusable_bands_come_out_as_nodata_and_the_network_never_sees_them(tmp_p
 
 def test_running_out_of_memory_halves_the_batch_then_the_tile_and_says_so(tmp_path, posteriors, monkeypatch):
     path, _ = scene(tmp_path, rows=32, columns=32)
-    whole = run(path, tmp_path, posteriors[4, 1], 1000, 1000)["mean"]
+    whole = run(path, tmp_path, posteriors[4, 1, "masks"], 1000, 1000)["mean"]
     posterior = Posterior(make_model(4, 1), samples=3, seed=1)
     posterior.at_once = 2
     really, said = posterior.samples, []

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from pdenet_cli import CubeMeta, create_cube, open_cube
+from pdenet_cli.calibration import Calibration, Errors
 from pdenet_cli.georeference import Georeference
 from pdenet_cli.models import Model, ModelSpec, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
@@ -22,14 +23,26 @@ from tests.conftest import PEAK, on_linux
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Weights files of small untrained networks: `pdenet` with randomness, `template` without."""
+    """Weights files of small untrained networks: `pdenet` with chance, `calibrated` too, `template` without."""
     folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(0)
     config = dataclasses.replace(CONFIGS["tiny"], stages=1, units=2)
     for name, kind in (("pdenet", PDENet), ("template", TemplateNet)):
         spec = ModelSpec(name, dataclasses.asdict(config), 4, {}, "test")
-        save_model(folder / f"{name}.safetensors", Model(spec, kind(config)))
+        model = Model(spec, kind(config))
+        save_model(folder / f"{name}.safetensors", model)
+        if name == "pdenet":
+            told = dataclasses.replace(spec, extra={"calibration": calibration().to_dict()})
+            save_model(folder / "calibrated.safetensors", dataclasses.replace(model, spec=told))
     return folder
+
+
+def calibration():
+    """The calibration that two scenes of random errors, about twice their spread, give."""
+    rng = np.random.default_rng(0)
+    spread, stratum = np.ones((1, 60, 60), np.float32), rng.integers(0, 2, (1, 60, 60))
+    scenes = [Errors.of(2 * rng.normal(size=spread.shape), spread, stratum, spread > 0) for _ in range(2)]
+    return Calibration.fit(scenes, samples=4, scenes=[{"name": "a"}, {"name": "b"}])
 
 
 @pytest.fixture
@@ -89,7 +102,8 @@ def test_nothing_that_exists_is_replaced_unasked(pdenet, scene, models, tmp_path
 
 def test_uncertainty_maps_lie_on_the_same_ground(pdenet, scene, models, tmp_path):
     maps = tmp_path / "maps"
-    ran = pdenet("uncertainty", scene, "-o", maps, "--model", models / "pdenet.safetensors", "--samples", 4)
+    words = ("--model", models / "pdenet.safetensors", "--samples", 4, "--no-page")
+    ran = pdenet("uncertainty", scene, "-o", maps, *words)
     assert ran.returncode == 0, ran.stderr
     for name, bands in (("std", 5), ("share", 5), ("std_merged", 1), ("share_merged", 1)):
         with open_cube(maps / f"scene_{name}.hdr") as cube:
@@ -109,6 +123,82 @@ def test_one_pass_writes_what_two_commands_write(pdenet, scene, models, tmp_path
     assert pdenet("uncertainty", scene, "-o", tmp_path / "b", "--map", "std", *model).returncode == 0
     assert (tmp_path / "a_std.img").read_bytes() == (tmp_path / "b" / "scene_std.img").read_bytes()
     assert not (tmp_path / "b" / "scene_share.img").exists()
+
+
+def test_the_report_tells_what_was_asked_and_what_the_maps_show(pdenet, scene, models, tmp_path):
+    wishes = [
+        word for name in ("std", "cv", "angle", "consistency", "interval", "risk") for word in ("--map", name)
+    ]
+    words = ("--model", models / "calibrated.safetensors", "--samples", 3, "--level", 0.8, "--tolerance", 250)
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "m", "--no-page", *words, *wishes)
+    assert ran.returncode == 0, ran.stderr
+    report = json.loads((tmp_path / "m" / "scene.report.json").read_text())
+    asked = report["job"]["uncertainty"]
+    assert (asked["level"], asked["tolerance"]) == (0.8, 250)
+    assert asked["calibration"]["scenes"] == 2
+    assert "4 samples (masks)" in report["notes"][-1]  # what it was calibrated with
+    assert report["notes"][-1] in " ".join(ran.stderr.split())
+    maps = {name: open_cube(tmp_path / "m" / f"scene_{name}.hdr") for name in report["outputs"]}
+    shown = {name: cube.read() for name, cube in maps.items() if name.endswith("_merged")}
+    shown["interval_merged"] = shown["interval_high_merged"] - shown["interval_low_merged"]
+    for name, told in report["maps"].items():
+        values = shown[f"{name}_merged"]
+        values = values[np.isfinite(values)]
+        np.testing.assert_allclose(told["mean"], values.mean(dtype=np.float64), rtol=1e-5)
+        np.testing.assert_allclose(told["median"], np.median(values), rtol=1e-5)
+        for above in told["above"]:
+            np.testing.assert_allclose(above["share"], (values > above["level"]).mean())
+    assert set(report["maps"]) == {"std", "cv", "angle", "consistency", "interval", "risk"}
+    assert maps["interval_low"].meta.reflectance_scale == 10000
+    assert "0.8" in maps["interval_low"].meta.extra["description"]
+    assert "angle" not in report["outputs"]  # a band alone has none
+
+
+def test_intervals_hold_the_mean_and_are_the_calibrations(pdenet, scene, models, tmp_path):
+    words = ("--model", models / "calibrated.safetensors", "--samples", 4)
+    assert pdenet("upscale", scene, "-o", tmp_path / "f.hdr", "--with-uncertainty", *words).returncode == 0
+    names = ("", "_std", "_interval_low", "_interval_high")
+    middle, std, low, high = (open_cube(tmp_path / f"f{name}.hdr").read()[:, 30:, 30:] for name in names)
+    assert (low <= middle + 0.5).all()  # the mean is rounded to whole numbers
+    assert (high >= middle - 0.5).all()
+    assert low.min() == 0  # as low as the scene's own numbers go
+    assert (high - low > 2 * std)[low > 0].all()
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "code", "says"),
+    [
+        ("pdenet", ["--map", "interval"], 4, "pdenet calibrate"),
+        ("pdenet", ["--tolerance", "100"], 4, "pdenet calibrate"),
+        ("calibrated", ["--map", "risk"], 2, "--tolerance"),
+        ("calibrated", ["--map", "interval", "--level", "1.5"], 2, "--level"),
+        ("pdenet", ["--map", "elephant"], 2, "consistency"),
+        ("pdenet", ["--samples", "1"], 2, "--samples"),
+        ("pdenet", ["--levels", "1"], 2, "--levels"),
+        ("pdenet", ["--ensemble", "spin"], 2, "masks or flips"),
+        ("template", [], 4, "--ensemble flips"),
+    ],
+)
+def test_a_map_that_cannot_be_made_is_refused_in_a_line(
+    pdenet, scene, models, tmp_path, model, options, code, says
+):
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "m", "--model", models / f"{model}.safetensors", *options)
+    assert ran.returncode == code, ran.stderr
+    assert says in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert not list((tmp_path / "m").glob("*"))
+
+
+def test_flips_and_consistency_need_no_randomness(pdenet, scene, models, tmp_path):
+    model = ("--model", models / "template.safetensors")
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "f", *model, "--ensemble", "flips")
+    assert ran.returncode == 0, ran.stderr
+    report = json.loads((tmp_path / "f" / "scene.report.json").read_text())
+    assert (report["job"]["samples"], report["job"]["ensemble"]) == (8, "flips")
+    assert report["maps"]["std"]["median"] > 0
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "c", *model, "--map", "consistency")
+    assert ran.returncode == 0, ran.stderr
+    assert open_cube(tmp_path / "c" / "scene_consistency.hdr").read()[:, 30:, 30:].max() > 0
 
 
 def test_a_model_without_randomness_is_refused_for_uncertainty(pdenet, scene, models, tmp_path):

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pdenet_cli import __version__
+from pdenet_cli.cli.calibrate import calibrate
 from pdenet_cli.cli.console import complain
 from pdenet_cli.cli.evaluate import PixelCommand, evaluate
 from pdenet_cli.cli.info import info
@@ -46,6 +47,7 @@ app.command()(upscale)
 app.command()(uncertainty)
 app.command()(train)
 app.command(cls=PixelCommand)(evaluate)
+app.command()(calibrate)
 app.add_typer(models, name="models")
 
 INTERRUPTED = 130

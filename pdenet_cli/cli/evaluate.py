@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.markup import escape
@@ -22,8 +22,10 @@ from pdenet_cli.errors import BatchError, UsageError
 if TYPE_CHECKING:
     from pdenet_cli.evaluation.results import Evaluation, Values
     from pdenet_cli.evaluation.study import Study
+    from pdenet_cli.evaluation.uncertainty import Trust
+    from pdenet_cli.inference import Ensemble
     from pdenet_cli.metrics import Metric
-    from pdenet_cli.tools.evaluate import Settings
+    from pdenet_cli.tools.truths import Settings
 
 
 class PixelCommand(TyperCommand):
@@ -70,6 +72,13 @@ def evaluate(
             help="Show the spectra of this pixel on the page; may be given several times.", metavar="ROW COLUMN"
         ),
     ] = None,
+    uncertainty: Annotated[
+        bool, typer.Option("--uncertainty", help="Judge how well the models know their errors; with --model.")
+    ] = False,
+    level: Annotated[
+        float | None, typer.Option(help="Nominal level of the intervals, with --uncertainty.", show_default="0.9")
+    ] = None,
+    ensemble: options.Ensemble = "masks",
     csv: Annotated[Path | None, typer.Option(help="Write all scores, per band too.", metavar="FILE")] = None,
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
@@ -84,12 +93,17 @@ def evaluate(
     """Score an estimate against the truth, or models against bicubic on truths made coarse for them.
 
     MPSNR, PSNR, MSSIM, SAM, RMSE, ERGAS, CC and UIQI under a named protocol. Nodata and bad bands are left out.
+    --uncertainty adds coverage and width of the intervals, AUSE, AURG, Spearman and ENCE.
     """
     from pdenet_cli.formats.output import refuse_existing, write_beside
-    from pdenet_cli.tools.evaluate import Settings
+    from pdenet_cli.tools.truths import Settings
 
     if pixel and html is None:
         raise UsageError("--pixel chooses what the page shows; give --html FILE too.")
+    if uncertainty and not model:
+        raise UsageError("--uncertainty judges the samples of a model; give --model too.")
+    if level is not None and not uncertainty:
+        raise UsageError("--level is that of the intervals; give --uncertainty too.")
     refuse_existing(tuple(path for path in (html, csv) if path is not None), overwrite)
     settings = Settings(
         protocol=protocol,
@@ -101,6 +115,9 @@ def evaluate(
         look=html is not None,
         pixels=parse_pixels(pixel or ()),
         memory=parse_size(memory),
+        uncertainty=uncertainty,
+        level=0.9 if level is None else level,
+        ensemble=cast("Ensemble", ensemble),  # unknown ones are refused there
     )
     evaluation = _evaluate(files, model or [], parse_samples(samples), scale, seed, device, settings)
     if html is not None:
@@ -180,6 +197,10 @@ def _show(evaluation: Evaluation) -> None:
     for name, study in evaluation.studies.items():
         out.print(_study_table(name, study, evaluation.metrics))
         out.print()
+    for name, trusts in evaluation.trusts().items():
+        for judged in _trust_tables(name, trusts):
+            out.print(judged)
+            out.print()
     for scene in evaluation.scenes:
         left = f"{scene.share_left_out:.2%} of the numbers left out ({scene.bands_left_out} bad bands, nodata)"
         size = f"{len(scene.bands)} bands, {scene.rows} x {scene.columns} pixels"
@@ -224,3 +245,21 @@ def _study_table(name: str, study: Study, metrics: Sequence[Metric]) -> Table:
     certain = (text for m in chosen for text in (m.text(study.certain[m.name]), ""))
     shown.add_row("every mask at 1", "", *certain)
     return shown
+
+
+def _trust_tables(name: str, trusts: Mapping[str, Trust]) -> Iterator[Table]:
+    from pdenet_cli.evaluation.uncertainty import INTERVAL, kinds, mean_trust
+
+    rows = {scene: trust.values for scene, trust in trusts.items()}
+    if len(trusts) > 1:
+        rows["mean"] = mean_trust(list(trusts.values()))
+    for kind, measures in kinds(next(iter(trusts.values()))).items():
+        shown = Table(title=f"{escape(name)}: {kind}", title_justify="left", box=None, pad_edge=False)
+        shown.add_column("scene", overflow="fold")
+        for measure in measures:
+            head = f"{measure.name.removeprefix(INTERVAL)}\n{measure.unit}"
+            shown.add_column(head, justify="right", no_wrap=True)
+        for scene, values in rows.items():
+            style = "bold" if scene == "mean" else ""
+            shown.add_row(escape(scene), *(m.text(values[m.name]) for m in measures), style=style)
+        yield shown

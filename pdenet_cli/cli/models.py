@@ -89,7 +89,18 @@ def _lines(spec: Any) -> list[tuple[str, str]]:
         draws = spec.scores["draws"]
         how = f"mean of {draws} draws" if draws else "every mask at 1"
         rows.append(("score", f"{spec.scores['psnr']:.2f} dB, {spec.gain:+.2f} over bicubic ({how})"))
+    rows.append(("intervals", _intervals(spec)))
     return [*rows, ("licence", spec.licence), ("pdenet", spec.version)]
+
+
+def _intervals(spec: Any) -> str:
+    from pdenet_cli.calibration import Calibration
+
+    made = Calibration.of(spec)
+    if made is None:
+        return "not calibrated"
+    met = f"{made.level:.0%} on {len(made.scenes)} scenes with {made.samples} samples ({made.ensemble})"
+    return f"{met}; proved for scenes like these: {made.certified_at(made.level):.1%}, δ {made.delta:g}"
 
 
 def _cubes(cubes: Any) -> Table:

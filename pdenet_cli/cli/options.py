@@ -34,6 +34,10 @@ ModelName = Annotated[
     str | None,
     typer.Option("--model", help="A model by name or path.", show_default="the shipped one for --scale"),
 ]
+Ensemble = Annotated[
+    str,
+    typer.Option(help="What the samples differ in: masks, or flips of the scene too.", metavar="masks|flips"),
+]
 Samples = Annotated[int, typer.Option(help="Monte-Carlo draws of the network.", min=1)]
 Memory = Annotated[
     str | None,

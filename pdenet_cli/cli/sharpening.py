@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 import typer
@@ -19,7 +19,7 @@ from pdenet_cli.cli.console import err, out, size_text, time_text
 from pdenet_cli.errors import BatchError, PdenetError, UsageError
 
 if TYPE_CHECKING:
-    from pdenet_cli.inference import Posterior
+    from pdenet_cli.inference import Ensemble, Posterior
     from pdenet_cli.tools.sharpen import Forecast, Job, Settings
 
 INTERRUPTED = 130
@@ -34,15 +34,34 @@ class Draws:
     model: str | None
     samples: int
     seed: int
+    ensemble: str
     device: str
 
     def posterior(self) -> Posterior:
         """The model, loaded, with its draws made."""
-        from pdenet_cli.inference import Posterior
+        from pdenet_cli.inference import Ensemble, Posterior
         from pdenet_cli.models import choose_device, choose_model, load_model
 
+        if self.ensemble not in (known := get_args(Ensemble)):
+            raise UsageError(f"--ensemble {self.ensemble}: no such thing. Use {' or '.join(known)}.")
         model = load_model(choose_model(self.model, self.scale), choose_device(self.device))
-        return Posterior(model, self.samples, self.seed)
+        return Posterior(model, self.samples, self.seed, cast("Ensemble", self.ensemble))
+
+
+def settings_of(context: typer.Context, **others: Any) -> Settings:
+    """The settings that the options of a command make, by their names; `others` are not options."""
+    from pdenet_cli.tools.sharpen import Settings
+
+    words = context.params
+    asked = ("value_range", "tile", "halo", "axes", "overwrite", "resume", "quicklook")
+    return Settings(
+        bands=parse_bands(words["bands"]),
+        dtype=parse_dtype(words.get("dtype")),
+        memory=parse_size(words["memory"]),
+        variable=words["var"],
+        **{name: words[name] for name in asked},
+        **others,
+    )
 
 
 def sharpen(

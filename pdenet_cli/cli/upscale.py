@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.sharpening import Draws, parse_bands, parse_dtype, parse_size, sharpen
+from pdenet_cli.cli.sharpening import Draws, settings_of, sharpen
 
 
 def upscale(
+    context: typer.Context,
     scenes: options.Scenes,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The cube to write, or a folder for several scenes.")
@@ -23,6 +24,7 @@ def upscale(
         bool, typer.Option("--with-uncertainty", help="Write the uncertainty maps too, from the same pass.")
     ] = False,
     seed: options.Seed = 0,
+    ensemble: options.Ensemble = "masks",
     device: options.Device = "auto",
     memory: options.Memory = None,
     tile: options.TileSide = None,
@@ -44,37 +46,38 @@ def upscale(
 
     A report (JSON) beside each output says what was done with what.
     """
-    from pdenet_cli.summaries import MAPS
-    from pdenet_cli.tools.sharpen import Settings
-
-    settings = Settings(
-        maps=tuple(MAPS) if with_uncertainty else (),
-        value_range=value_range,
-        bands=parse_bands(bands),
-        dtype=parse_dtype(dtype),
-        memory=parse_size(memory),
-        tile=tile,
-        halo=halo,
-        variable=var,
-        axes=axes,
-        overwrite=overwrite,
-        resume=resume,
-        quicklook=quicklook,
-    )
-    sharpen(scenes, output, Draws(scale, model, samples, seed, device), settings, dry_run, as_json)
+    draws = Draws(scale, model, samples, seed, ensemble, device)
+    settings = settings_of(context, maps=None if with_uncertainty else ())
+    sharpen(scenes, output, draws, settings, dry_run, as_json)
 
 
 def uncertainty(
+    context: typer.Context,
     scenes: options.Scenes,
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder for the maps.")],
     maps: Annotated[
         list[str] | None,
-        typer.Option("--map", help="std, share; may be given several times.", show_default="all", metavar="MAP"),
+        typer.Option(
+            "--map",
+            help="std, share, interval, cv, angle, consistency, risk; may be given several times.",
+            show_default="std, share, and interval if the model is calibrated",
+            metavar="MAP",
+        ),
     ] = None,
+    level: Annotated[float, typer.Option(help="Probability that an interval holds the truth.")] = 0.9,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="Error that is still fine, in the file's numbers; adds the map risk.", min=0),
+    ] = None,
+    levels: Annotated[int, typer.Option(help="Grey levels of the map share.", min=2)] = 256,
+    page: Annotated[
+        bool, typer.Option("--page/--no-page", help="Write a page (HTML), a picture and the sharpened cube too.")
+    ] = True,
     scale: options.Scale = None,
     model: options.ModelName = None,
     samples: options.Samples = 8,
     seed: options.Seed = 0,
+    ensemble: options.Ensemble = "masks",
     device: options.Device = "auto",
     memory: options.Memory = None,
     tile: options.TileSide = None,
@@ -91,28 +94,21 @@ def uncertainty(
 ) -> None:
     """Map how far each pixel of the finer cube can be trusted, per band and merged over the bands.
 
-    std: standard deviation of the samples, in the file's numbers. share: the paper's map, the share of samples
-    whose 8-bit value is not the mean's. Files are named SCENE_MAP and SCENE_MAP_merged.
-    """
-    from pdenet_cli.errors import UsageError
-    from pdenet_cli.summaries import MAPS
-    from pdenet_cli.tools.sharpen import Settings
+    std: standard deviation of the samples, in the file's numbers
+    share: samples whose grey level is not the mean's, percent; the paper's map
+    interval: two cubes, between which the truth lies with probability --level
+    cv: std in percent of the mean
+    angle: between the samples' spectra and their mean's, degrees; only merged
+    consistency: how far the finer cube, made coarse again, is from the input
+    risk: probability of an error beyond --tolerance, percent
 
-    if unknown := [name for name in maps or () if name not in MAPS]:
-        raise UsageError(f"--map {unknown[0]}: no such map. Use {' or '.join(MAPS)}.")
-    settings = Settings(
-        cube=False,
-        maps=tuple(dict.fromkeys(maps or MAPS)),
-        value_range=value_range,
-        bands=parse_bands(bands),
-        memory=parse_size(memory),
-        tile=tile,
-        halo=halo,
-        variable=var,
-        axes=axes,
-        overwrite=overwrite,
-        resume=resume,
-        quicklook=quicklook,
-    )
-    draws = Draws(scale, model, samples, seed, device)
+    interval and risk need a model that pdenet calibrate has seen. Files are
+    named SCENE_MAP and SCENE_MAP_merged; a report (JSON) says what they show.
+    """
+    from pdenet_cli.summaries import Question
+
+    draws = Draws(scale, model, samples, seed, ensemble, device)
+    question = Question(levels, level, tolerance)
+    wishes = tuple(maps) if maps else None
+    settings = settings_of(context, cube=False, maps=wishes, question=question, page=page)
     sharpen(scenes, output, draws, settings, dry_run, as_json, folder=True)

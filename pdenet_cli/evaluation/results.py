@@ -11,6 +11,7 @@ from typing import Any
 
 from pdenet_cli.evaluation.look import Look
 from pdenet_cli.evaluation.study import METRICS, Study
+from pdenet_cli.evaluation.uncertainty import MEASURES, Trust, mean_trust
 from pdenet_cli.metrics import Metric, mean_of
 
 Values = Mapping[str, float]  # by metric
@@ -42,6 +43,7 @@ class SceneResult:
     wavelengths: tuple[float, ...] | None  # of the compared bands, in nanometres
     systems: dict[str, Scores]
     look: Look | None = None
+    uncertainty: dict[str, Trust] = field(default_factory=dict)  # of the systems that have one
 
 
 @dataclass(frozen=True)
@@ -71,12 +73,23 @@ class Evaluation:
         """The mean over the scenes."""
         return {name: mean_of([scene.systems[name].values for scene in self.scenes]) for name in self.systems}
 
+    def trusts(self) -> dict[str, dict[str, Trust]]:
+        """How well each system that is unsure of itself knew its errors, scene by scene."""
+        systems = dict.fromkeys(system for scene in self.scenes for system in scene.uncertainty)
+        return {system: {scene.name: scene.uncertainty[system] for scene in self.scenes} for system in systems}
+
     def to_dict(self) -> dict[str, Any]:
         """All but the pictures, as JSON holds it: what is not finite becomes null."""
         scenes = []
         for scene in self.scenes:
-            told = {name: value for name, value in vars(scene).items() if name not in ("look", "systems")}
+            told = {
+                name: value
+                for name, value in vars(scene).items()
+                if name not in ("look", "systems", "uncertainty")
+            }
             told["systems"] = {name: asdict(scores) for name, scores in scene.systems.items()}
+            if scene.uncertainty:
+                told["uncertainty"] = {name: asdict(trust) for name, trust in scene.uncertainty.items()}
             if scene.look is not None:
                 told["pixels"] = [asdict(spot) for spot in scene.look.spots]
             scenes.append(told)
@@ -85,6 +98,7 @@ class Evaluation:
             **self.job,
             "metrics": metrics,
             "mean": self.means() if self.scenes else {},
+            "uncertainty": {name: mean_trust([*trusts.values()]) for name, trusts in self.trusts().items()},
             "scenes": scenes,
             "sampling": {name: _study(study) for name, study in self.studies.items()},
             "failed": self.failed,
@@ -98,10 +112,11 @@ class Evaluation:
         text = io.StringIO()
         table = csv.writer(text, lineterminator="\n")
         table.writerow(("scene", "system", "metric", "unit", "band", "wavelength_nm", "value"))
-        units = {metric.name: metric.unit for metric in self.metrics}
+        units = {metric.name: metric.unit for metric in self.metrics} | {m.name: m.unit for m in MEASURES}
         for scene in self.scenes:
             waves = scene.wavelengths or ("",) * len(scene.bands)
-            for system, scores in scene.systems.items():
+            told: list[tuple[str, Scores | Trust]] = [*scene.systems.items(), *scene.uncertainty.items()]
+            for system, scores in told:
                 for metric, value in scores.values.items():
                     table.writerow((scene.name, system, metric, units[metric], "", "", value))
                 for metric, values in scores.bands.items():

@@ -19,7 +19,7 @@ import numpy as np
 from pdenet_cli.cube import Cube, CubeMeta, Pixels, Window
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.metrics import Tally, mean_of
-from pdenet_cli.summaries import Map, Samples, Summary, mean
+from pdenet_cli.summaries import Evidence, Map, Question, Summary, mean
 
 METRICS = ("MPSNR", "SAM")  # neither looks around a pixel
 LEAST_SETS = 3  # for the largest N
@@ -77,8 +77,8 @@ def takes(samples: Sequence[int]) -> dict[Take, Summary]:
     }
 
 
-def _mean(samples: Samples, start: int, count: int) -> Map:
-    return mean(samples[start : start + count])
+def _mean(evidence: Evidence, question: Question, start: int, count: int) -> Map:
+    return mean(evidence.samples[start : start + count])
 
 
 class Scored:

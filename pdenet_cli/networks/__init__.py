@@ -6,6 +6,8 @@ from typing import Any
 from pdenet_cli.errors import ModelError
 from pdenet_cli.networks.base import Draw, Network, NetworkConfig, Rival
 from pdenet_cli.networks.bicubic import Bicubic
+from pdenet_cli.networks.dropout import DropoutNet
+from pdenet_cli.networks.ensemble import EnsembleNet
 from pdenet_cli.networks.ercsr import ERCSR
 from pdenet_cli.networks.fcnn3d import FCNN3D
 from pdenet_cli.networks.gan3d import GAN3D
@@ -19,6 +21,8 @@ __all__ = ["NETWORKS", "Draw", "Network", "NetworkConfig", "Rival", "build_netwo
 NETWORKS: dict[str, type[Network]] = {
     "pdenet": PDENet,
     "template": TemplateNet,
+    "dropout": DropoutNet,
+    "ensemble": EnsembleNet,
     "nas": NASNet,
     "3dfcnn": FCNN3D,
     "3dgan": GAN3D,

@@ -8,7 +8,7 @@ between them. Masks are per channel, so one sample's masks go into the weights a
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Literal, get_args, get_type_hints
+from typing import ClassVar, Literal, get_args, get_type_hints
 
 import torch
 import torch.nn.functional as F
@@ -59,14 +59,15 @@ class TemplateNet(Network):
     """Stages that each correct the image by what it fails to explain of the low-resolution cube."""
 
     Config = PDENetConfig
-    configs = CONFIGS
+    configs: ClassVar[Mapping[str, PDENetConfig]] = CONFIGS
     random = False
+    learns_chances: ClassVar[bool] = False  # of its masks
     bands = None
 
     def __init__(self, config: PDENetConfig) -> None:
         super().__init__(config)
         self.degradation = LearnedDegradation(config)
-        self.stages = nn.ModuleList(Stage(config, self.random) for _ in range(config.stages))
+        self.stages = nn.ModuleList(Stage(config, self.learns_chances) for _ in range(config.stages))
         self.upsample = bicubic_up if config.upsampling == "matlab" else torch_bicubic_up
         self.halo = _halo(config, self.degradation.first_tap, self.degradation.taps)
         self.band_halo = config.stages * (2 * config.units + 3)  # head, two per unit, tail, smoothing
@@ -129,6 +130,7 @@ class PDENet(TemplateNet):
     """Template-Net whose channels each take part with a learned chance: every draw is another sub-network."""
 
     random = True
+    learns_chances = True
 
     def draw(self, generator: torch.Generator | None, samples: int = 1, temperature: float = 0.05) -> Draw:
         chances = (chance for name, chance in self.named_parameters() if name.endswith(".chance"))

@@ -1,1 +1,1 @@
-"""Results as pages and plots for people: self-contained, without scripts."""
+"""Results as pages and plots for people: one file each, nothing to load."""

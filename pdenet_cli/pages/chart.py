@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
@@ -54,8 +54,8 @@ def line_chart(lines: Sequence[Line], across: str, up: str, title: str) -> str:
     """The lines in one chart; `across` and `up` name the axes, `title` is read aloud to who cannot see it."""
     shown = [(x, y) for line in lines for x, y in _ends(line) if math.isfinite(x) and math.isfinite(y)]
     xs, ys = zip(*shown, strict=True) if shown else ((0.0, 1.0), (0.0, 1.0))
-    horizontal = _Axis(min(xs), max(xs), LEFT, WIDTH - RIGHT, 9)
-    vertical = _Axis(min(ys), max(ys), HEIGHT - BOTTOM, TOP, 6, room=0.04)
+    horizontal = Axis(min(xs), max(xs), LEFT, WIDTH - RIGHT, 9)
+    vertical = Axis(min(ys), max(ys), HEIGHT - BOTTOM, TOP, 6, room=0.04)
     parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title, quote=True)}">']
     for value, place in vertical.ticks():
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{place:.1f}" y2="{place:.1f}"/>')
@@ -71,7 +71,17 @@ def line_chart(lines: Sequence[Line], across: str, up: str, title: str) -> str:
     return "\n".join([*parts, "</svg>"])
 
 
-class _Axis:
+def legend(drawn: Mapping[str, Stroke]) -> str:
+    """Which line is which."""
+    items = (
+        f'<li><svg viewBox="0 0 32 10" aria-hidden="true"><line x1="0" x2="32" y1="5" y2="5" stroke="{s.colour}" '
+        f'stroke-width="{s.width + 0.6}" stroke-dasharray="{s.dashes or "none"}"/></svg>{escape(name)}</li>'
+        for name, s in drawn.items()
+    )
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+class Axis:
     """From values to places, with round numbers at its ticks."""
 
     def __init__(self, low: float, high: float, start: float, end: float, most: int, room: float = 0.0) -> None:
@@ -98,7 +108,7 @@ def _ends(line: Line) -> Iterator[tuple[float, float]]:
         yield from ((x, y - s), (x, y + s))
 
 
-def _drawn(line: Line, horizontal: _Axis, vertical: _Axis) -> Iterator[str]:
+def _drawn(line: Line, horizontal: Axis, vertical: Axis) -> Iterator[str]:
     places = [(horizontal.place(x), vertical.place(y)) for x, y in zip(line.x, line.y, strict=True)]
     style = f'fill="none" stroke="{line.stroke.colour}" stroke-width="{line.stroke.width}"'
     dashes = f' stroke-dasharray="{line.stroke.dashes}"' if line.stroke.dashes else ""

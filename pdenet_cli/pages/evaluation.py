@@ -13,7 +13,8 @@ from pdenet_cli.evaluation.look import TRUTH, Look, Map
 from pdenet_cli.evaluation.results import Evaluation, SceneResult, Values
 from pdenet_cli.evaluation.study import METRICS, Study
 from pdenet_cli.metrics import Metric
-from pdenet_cli.pages.chart import Line, Stroke, line_chart, strokes
+from pdenet_cli.pages.chart import Line, Stroke, legend, line_chart, strokes
+from pdenet_cli.pages.trust import trust_charts, trust_tables
 from pdenet_cli.picture import Picture, png
 
 COLOUR_MAP = "inferno"  # even steps to the eye, with any colour vision and in grey
@@ -60,6 +61,7 @@ def evaluation_page(evaluation: Evaluation, title: str = "pdenet evaluate") -> s
         *(_table(caption, table, evaluation) for caption, table in evaluation.tables()),
         f"<p class='soft'>{_key(evaluation)}</p>",
         *(_study(name, study, evaluation.metrics) for name, study in evaluation.studies.items()),
+        *(part for name, trusts in evaluation.trusts().items() for part in trust_tables(name, trusts)),
         *(part for scene in evaluation.scenes for part in _scene(scene, evaluation)),
         *_failed(evaluation.failed),
         "<h2>How it was made</h2>",
@@ -181,10 +183,13 @@ def _scene(scene: SceneResult, evaluation: Evaluation) -> Iterator[str]:
         yield from _maps(scene, scene.look)
         yield from _spectra(scene, scene.look, drawn)
     yield "<h3>PSNR of each band</h3>"
-    yield _legend({name: stroke for name, stroke in drawn.items() if name != TRUTH})
+    yield legend({name: stroke for name, stroke in drawn.items() if name != TRUTH})
     lines = [_line(scene, name, s.bands["MPSNR"], drawn[name]) for name, s in scene.systems.items()]
     chart = line_chart(lines, _across(scene), "PSNR dB", f"PSNR of each band of {scene.name}")
     yield f'<div class="charts"><figure>{chart}</figure></div>'
+    for name, trust in scene.uncertainty.items():
+        yield f"<h3>How well {escape(name)} knows its errors</h3>"
+        yield trust_charts(trust, f"{name} on {scene.name}")
 
 
 def _across(scene: SceneResult) -> str:
@@ -233,7 +238,7 @@ def _picture(image: Picture, name: str, what: str, marks: str = "") -> str:
 
 def _spectra(scene: SceneResult, look: Look, drawn: Mapping[str, Stroke]) -> Iterator[str]:
     yield "<h3>Spectra</h3>"
-    yield _legend(drawn)
+    yield legend(drawn)
     charts = []
     for i, spot in enumerate(look.spots):
         lines = [_line(scene, name, look.spectra[name][i].tolist(), stroke) for name, stroke in drawn.items()]
@@ -241,15 +246,6 @@ def _spectra(scene: SceneResult, look: Look, drawn: Mapping[str, Stroke]) -> Ite
         chart = line_chart(lines, _across(scene), "value, 0..1", f"Spectra at {label}")
         charts.append(f"<figure>{chart}<figcaption>{escape(label)}</figcaption></figure>")
     yield f'<div class="charts">{"".join(charts)}</div>'
-
-
-def _legend(drawn: Mapping[str, Stroke]) -> str:
-    items = (
-        f'<li><svg viewBox="0 0 32 10" aria-hidden="true"><line x1="0" x2="32" y1="5" y2="5" stroke="{s.colour}" '
-        f'stroke-width="{s.width + 0.6}" stroke-dasharray="{s.dashes or "none"}"/></svg>{escape(name)}</li>'
-        for name, s in drawn.items()
-    )
-    return f'<ul class="legend">{"".join(items)}</ul>'
 
 
 def _failed(failed: Mapping[str, str]) -> Iterator[str]:

@@ -4,76 +4,43 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pdenet_cli.cube import Cube, Window
+from pdenet_cli.calibration import Calibration
+from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import FormatError, PdenetError, UsageError
+from pdenet_cli.errors import PdenetError, UsageError
 from pdenet_cli.evaluation import study
 from pdenet_cli.evaluation.look import TRUTH, Look
 from pdenet_cli.evaluation.results import Evaluation, SceneResult, Scores
 from pdenet_cli.evaluation.trial import BICUBIC, bicubic, coarse, every_mask_one, run, scratch
+from pdenet_cli.evaluation.uncertainty import Guess, Trust, trust
 from pdenet_cli.evaluation.view import View, compare
-from pdenet_cli.formats import open_cube
 from pdenet_cli.inference import Posterior
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import DEFAULT_SCALE, Model, choose_device, load_model
-from pdenet_cli.radiometry import Radiometry, Survey
-from pdenet_cli.report import hashes, versions
+from pdenet_cli.report import hashes
 from pdenet_cli.summaries import MEAN
-from pdenet_cli.training.data import held_out
-
-PARTS = ("whole", "lower-right")
+from pdenet_cli.tools.truths import Settings, open_truth, truth_view
 
 Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
 Say = Callable[[str], None]
 Taken = dict[study.Take, study.Scores]
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How systems are compared, apart from the systems."""
-
-    protocol: str = "pdenet"
-    part: str = "whole"
-    value_range: tuple[float, float] | None = None
-    bands: slice | None = None
-    variable: str | None = None
-    axes: str | None = None
-    look: bool = False  # gather pictures and spectra too
-    pixels: tuple[tuple[int, int], ...] = ()
-    memory: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, table in (("protocol", tuple(PROTOCOLS)), ("part", PARTS)):
-            if getattr(self, name) not in table:
-                raise UsageError(f"--{name} {getattr(self, name)} is unknown; choose {' or '.join(table)}.")
-
-    def job(self, scale: int) -> dict[str, Any]:
-        """What of this decides the result."""
-        return {
-            "protocol": self.protocol,
-            "scale": scale,
-            "part": self.part,
-            "range": self.value_range,
-            "bands": None if self.bands is None else [self.bands.start, self.bands.stop],
-            "versions": versions("pdenet", "torch", "numpy"),
-        }
-
-
 def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: Settings) -> Evaluation:
     """Score one cube against another of the same shape; `scale` is the one that ERGAS speaks of."""
     started = time.monotonic()
     factor = scale or DEFAULT_SCALE
-    with _open(truth, settings) as target, _open(guess, settings) as other:
+    with open_truth(truth, settings) as target, open_truth(guess, settings) as other:
         if other.meta.shape() != target.meta.shape():
             met = f"{guess} is {_size(other)} and {truth} {_size(target)}"
             raise UsageError(f"{met} (bands x rows x columns); only cubes of one shape can be compared.")
-        view = _truth(target, factor, settings, multiple=1)
+        view = truth_view(target, factor, settings, multiple=1)
         # The truth decides what 0 and 1 are; what stands for nothing is the estimate's own affair.
         radiometry = replace(view.radiometry, nodata=other.meta.nodata)
         name = guess.name if guess.name != TRUTH else str(guess)
@@ -99,7 +66,22 @@ class Contest:
         self.posteriors = {BICUBIC: bicubic(self.scale, place)}
         for name, model in zip(models, loaded, strict=True):
             label = model.name if model.name not in (*self.posteriors, TRUTH) else name
-            self.posteriors[label] = Posterior(model, study.draws(self.samples), seed)
+            self.posteriors[label] = Posterior(model, study.draws(self.samples), seed, settings.ensemble)
+        self.calibrations = self._calibrations() if settings.uncertainty else {}
+
+    def _calibrations(self) -> dict[str, Calibration | None]:
+        """The models whose samples differ, each with its calibration if it has one."""
+        if len(self.samples) > 1:
+            raise UsageError("--uncertainty takes one number of --samples, not a list.")
+        unsure = {system: Calibration.of(p.model.spec) for system, p in self.posteriors.items() if len(p) > 1}
+        if not unsure:
+            raise UsageError(
+                "--uncertainty: no model gives more than one sample. Try --ensemble flips --samples 8."
+            )
+        for calibration in unsure.values():
+            if calibration is not None:
+                calibration.at(self.settings.level)  # refused before the work rather than after it
+        return unsure
 
     def run(
         self,
@@ -113,6 +95,8 @@ class Contest:
         results: list[SceneResult] = []
         failed: dict[str, str] = {}
         taken: dict[str, list[Taken]] = {}
+        for note in self._misfits():
+            say(note)
         for path in scenes:
             name = path.name if names.count(path.name) == 1 else str(path)
             try:
@@ -137,25 +121,31 @@ class Contest:
 
     def _scene(self, path: Path, name: str, watch: Watch, say: Say) -> tuple[SceneResult, dict[str, Taken]]:
         """The scores of all systems on one scene, and those of all sets of draws of a study."""
-        with _open(path, self.settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
-            truth = _truth(cube, self.scale, self.settings, multiple=self.scale)
+        with open_truth(path, self.settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
+            truth = truth_view(cube, self.scale, self.settings, multiple=self.scale)
             low = coarse(truth, self.degradation, self.seed)
             views: dict[str, View] = {}
             seconds: dict[str, float] = {}
             drawn: dict[str, Taken] = {}
+            trusts: dict[str, Trust] = {}
             for system, posterior in self.posteriors.items():
                 started = time.monotonic()
                 cube = scratch(Path(folder), low, self.scale)
                 options: Any = dict(
                     memory=self.settings.memory, watch=partial(watch, f"{name}: {system}"), say=say
                 )
-                if len(self.samples) > 1 and posterior.network.random:
+                if system in self.calibrations:
+                    guess = Guess(cube, *(scratch(Path(folder), low, self.scale) for _ in range(3)))
+                    run(low, posterior, guess.outputs, **options)
+                    trusts[system] = trust(truth, guess, self.calibrations[system], self.settings.level)
+                elif len(self.samples) > 1 and posterior.network.random:
                     drawn[system] = self._study(truth, low, posterior, cube, options)
                 else:
                     run(low, posterior, [(MEAN, cube)], **options)
                 views[system] = View.whole(cube)
                 seconds[system] = _since(started)
-            return _result(name, truth, views, self.scale, self.settings, seconds), drawn
+            result = _result(name, truth, views, self.scale, self.settings, seconds)
+            return replace(result, uncertainty=trusts), drawn
 
     def _study(self, truth: View, low: Cube, posterior: Posterior, output: Cube, options: Any) -> Taken:
         """The scores of every set of draws and of no draw; the first set of the largest N fills `output`."""
@@ -169,17 +159,26 @@ class Contest:
         run(low, every_mask_one(posterior), certain, **options, whole_spectra=True)
         return {take: study.scores_in(cube) for take, cube in cubes.items()}
 
+    def _misfits(self) -> list[str]:
+        """What keeps the calibrations from holding in this run."""
+        known = ((system, c) for system, c in self.calibrations.items() if c is not None)
+        notes = ((system, c.misfit(len(self.posteriors[system]), self.settings.ensemble)) for system, c in known)
+        return [f"{system}: {note}" for system, note in notes if note]
+
     def _job(self) -> dict[str, Any]:
-        models = {
+        models: dict[str, dict[str, Any]] = {
             system: {"network": p.model.spec.network, "sha256": p.model.sha256, "random": p.network.random}
             for system, p in self.posteriors.items()
             if system != BICUBIC
         }
+        for system, calibration in self.calibrations.items():
+            models[system]["guarantee"] = calibration and calibration.guarantee
         return self.settings.job(self.scale) | {
             "models": models,
             "degradation": self.degradation.to_dict(),
             "samples": list(self.samples),
             "seed": self.seed,
+            "ensemble": self.settings.ensemble,
         }
 
 
@@ -191,27 +190,6 @@ def _common_degradation(models: Sequence[Model]) -> Degradation:
             first = f"{models[0].name} is made for {wanted[0]}"
             raise UsageError(f"{first} and {model.name} for {other}. Evaluate them one by one.")
     return wanted[0]
-
-
-def _open(path: Path, settings: Settings) -> Cube:
-    cube = open_cube(path, settings.variable, settings.axes)
-    return cube if settings.bands is None else cube.with_bands(settings.bands)
-
-
-def _truth(cube: Cube, scale: int, settings: Settings, multiple: int) -> View:
-    """What is compared of a truth: its usable bands, and of the part that was asked for a `multiple` of pixels."""
-    survey = Survey.of(cube)
-    bands = survey.usable_bands(cube.meta)
-    if not bands:
-        raise FormatError(f"{cube.path}: every band is marked bad or empty; nothing is left to compare.")
-    size = rows, columns = cube.meta.rows, cube.meta.columns
-    part = Window(0, 0, rows // multiple * multiple, columns // multiple * multiple)
-    if settings.part != "whole":
-        part = held_out(size, scale) or Window(0, 0, 0, 0)
-    if not part.rows or not part.columns:
-        asked = "any part" if settings.part == "whole" else f"a {settings.part} part"
-        raise UsageError(f"{cube.path}: {rows} x {columns} pixels are too few for {asked} at x{scale}.")
-    return View(cube, Radiometry.of(cube.meta, survey, settings.value_range), bands, part)
 
 
 def _result(

@@ -15,13 +15,15 @@ from pdenet_cli.cube import CubeMeta, Window
 from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.formats import envi, open_cube, output_format, writable_suffixes
 from pdenet_cli.formats.output import Output, beside, refuse_existing, remove, rename, unwritable, write_beside
-from pdenet_cli.inference import Layer, Posterior, super_resolve, usable_memory
+from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve, usable_memory
 from pdenet_cli.picture import png, quicklook
 from pdenet_cli.radiometry import Radiometry, Survey
 from pdenet_cli.report import Report, hashes, versions
-from pdenet_cli.summaries import MAPS, MEAN, Summary
+from pdenet_cli.summaries import MEAN, USUAL, Question
 from pdenet_cli.tiling import plan_tiles
 from pdenet_cli.tools.journal import Journal
+from pdenet_cli.tools.maps import Maps
+from pdenet_cli.tools.page import write_page
 
 COMPLETE = "complete"
 
@@ -31,7 +33,8 @@ class Settings:
     """How a scene is to be sharpened, apart from the model and its draws."""
 
     cube: bool = True  # write the sharpened cube
-    maps: tuple[str, ...] = ()  # and these maps of its uncertainty
+    maps: tuple[str, ...] | None = ()  # and these maps of its uncertainty; None: those that the model allows
+    question: Question = USUAL  # what is asked of the maps
     value_range: tuple[float, float] | None = None
     bands: slice | None = None
     dtype: str | None = None
@@ -43,6 +46,7 @@ class Settings:
     overwrite: bool = False
     resume: bool = False
     quicklook: bool = False
+    page: bool = False  # show the maps on a page and in a picture; the sharpened cube is written for it
 
 
 @dataclass(frozen=True)
@@ -65,15 +69,18 @@ class Job:
         """`output` is the sharpened cube; maps are named after it."""
         self.posterior, self.settings = posterior, settings
         model, network = posterior.model, posterior.network
-        if settings.maps and not network.random:
-            met = f"a {model.spec.network} network has no randomness"
-            raise ModelError(f"{model.name}: {met}, so it cannot tell its uncertainty. Use a pdenet model.")
+        self.maps = Maps(settings.maps, settings.question, posterior)
         self.source = open_cube(scene, settings.variable, settings.axes)
         if settings.bands is not None:
             self.source = self.source.with_bands(settings.bands)
         self.outputs = dict(self._outputs(output))
         self.report_path = output.with_name(f"{output.stem}.report.json")
         self.pictures = {o.path.with_suffix(".png"): o.path for o, _ in self.outputs.values()}
+        self.page = {
+            kind: output.with_name(f"{output.stem}_uncertainty.{suffix}")
+            for kind, suffix in (("page", "html"), ("picture", "png"))
+            if settings.page and self.maps.names
+        }
         self.journal = Journal(output.with_name(f".{output.name}.journal"))
         if not settings.resume:
             self._refuse_existing()
@@ -87,7 +94,7 @@ class Job:
             self.source.meta.window,
             network.scale,
             self.usable,
-            network.halo if settings.halo is None else settings.halo,
+            halo_for(posterior, self.maps.summaries) if settings.halo is None else settings.halo,
             network.band_halo,
             settings.memory or usable_memory(posterior.device),
             posterior.bytes_for,
@@ -97,6 +104,8 @@ class Job:
     def run(self, say: Callable[[str], None] = lambda text: None) -> Iterator[tuple[int, int]]:
         """Do the work; yields how many tiles of how many are done. `report` is there when it ends."""
         started = time.monotonic()
+        if misfit := self.maps.misfit():
+            say(misfit)
         job = self._job()
         before = Report.read(self.report_path) if self.settings.resume else None
         if before is not None and before.job == job and not self.journal.path.exists():
@@ -144,16 +153,16 @@ class Job:
 
     def _tiles(self, first: int, say: Callable[[str], None]) -> Iterator[tuple[int, int]]:
         cubes = {name: output.create(meta) for name, (output, meta) in self.outputs.items()}
-        layers = [Layer(MEAN, cubes["mean"])] if self.settings.cube else []
-        layers += [Layer(MAPS[name], cubes[name], cubes[f"{name}_merged"]) for name in self.settings.maps]
+        layers = [Layer(MEAN, cubes["mean"])] if "mean" in cubes else []
+        layers += [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in self.maps.summaries]
         total = len(self.plan.tiles)
         yield first, total
-        work = super_resolve(
-            self.source, self.posterior, self.plan, self.radiometry, self.usable, layers, first, say
-        )
+        road = self.source, self.posterior, self.plan, self.radiometry, self.usable
+        work = super_resolve(*road, layers, first, say, self.maps.question)
         for count, _ in enumerate(work, start=first + 1):
             self.journal.note(f"tile {count}")
             yield count, total
+        self.numbers = self.maps.numbers(cubes, self.radiometry)
         for cube in cubes.values():
             cube.close()
 
@@ -168,6 +177,9 @@ class Job:
                     write_beside(picture, png(quicklook(cube)), overwrite=True)
         report = Report.read(self.report_path)
         assert report is not None
+        if self.page:
+            written = {name: output.path for name, (output, _) in self.outputs.items()}
+            write_page(self.source.path.name, written, report, **self.page)
         self.report = report
         self.journal.end()
 
@@ -180,20 +192,18 @@ class Job:
     def _refuse_existing(self) -> None:
         cubes = [final for output, _ in self.outputs.values() for final in output.finals]
         pictures = self.pictures if self.settings.quicklook else ()
-        refuse_existing((*cubes, *pictures, self.report_path), self.settings.overwrite)
+        refuse_existing((*cubes, *pictures, *self.page.values(), self.report_path), self.settings.overwrite)
 
     def _outputs(self, path: Path) -> Iterator[tuple[str, tuple[Output, CubeMeta]]]:
         """Each file to be written by the name of its map, with what it says of itself."""
         chosen = output_format(path)
         fine = replace(self.source.meta.upscaled(self.posterior.network.scale), notes=())
-        if self.settings.cube:
+        if self.settings.cube or (self.settings.page and self.maps.names):
             dtype = np.dtype(self.settings.dtype) if self.settings.dtype else fine.dtype
-            yield "mean", (Output(path, chosen), replace(fine, dtype=dtype))
-        for name in self.settings.maps:
-            for merged in (False, True):
-                full = f"{name}_merged" if merged else name
-                map_path = path.with_name(f"{path.stem}_{full}{path.suffix}")
-                yield full, (Output(map_path, chosen), _map_meta(fine, MAPS[name], merged))
+            named = path if self.settings.cube else path.with_name(f"{path.stem}_mean{path.suffix}")
+            yield "mean", (Output(named, chosen), replace(fine, dtype=dtype))
+        for name, meta in self.maps.metas(fine):
+            yield name, (Output(path.with_name(f"{path.stem}_{name}{path.suffix}"), chosen), meta)
 
     def _job(self) -> dict[str, Any]:
         """All that decides the result; a resumed run must have the same."""
@@ -204,11 +214,13 @@ class Job:
             "model": {"name": model.name, "sha256": model.sha256, "scale": model.scale},
             "seed": self.posterior.seed,
             "samples": len(self.posterior),
+            "ensemble": self.posterior.ensemble,
             "halo": self.plan.halo,
             "radiometry": asdict(self.radiometry) | {"floor": str(self.radiometry.floor)},
             "bands": bands,
             "dtype": settings.dtype,
             "outputs": sorted(self.outputs),
+            "uncertainty": self.maps.facts() if self.maps.names else None,
             "versions": versions("pdenet", "torch", "numpy"),
         }
         plain: dict[str, Any] = json.loads(json.dumps(job))  # as it will be read back: tuples are lists
@@ -218,7 +230,8 @@ class Job:
         meta = self.source.meta
         return Report(
             job=job,
-            outputs={name: str(output.path) for name, (output, _) in self.outputs.items()},
+            outputs={name: str(output.path) for name, (output, _) in self.outputs.items()}
+            | {kind: str(path) for kind, path in self.page.items()},
             scene={
                 "bands": meta.bands,
                 "rows": meta.rows,
@@ -230,7 +243,8 @@ class Job:
                 "device": str(self.posterior.device),
             },
             seconds=seconds,
-            notes=meta.notes,
+            notes=(*meta.notes, *filter(None, [self.maps.misfit()])),
+            maps=self.numbers,
         )
 
 
@@ -259,21 +273,3 @@ def _suffix(scene: Path) -> str:
     if suffix in envi.FORMAT.suffixes or suffix not in writable_suffixes():
         return ".tif" if scene.is_dir() else ".hdr"
     return suffix
-
-
-def _map_meta(fine: CubeMeta, summary: Summary, merged: bool) -> CubeMeta:
-    """What a map says of itself: on the same ground, float32, NaN where there is nothing."""
-    spread = summary.unit == "spread"
-    meta = replace(
-        fine,
-        dtype=np.dtype("<f4"),
-        nodata=float("nan"),
-        offsets=None,  # a spread takes the gain, never the offset
-        gains=fine.gains if spread else None,
-        reflectance_scale=fine.reflectance_scale if spread else None,
-        extra=dict(fine.extra) | {"description": f"{summary.name}: {summary.says}"},
-    )
-    if not merged:
-        return meta
-    lists: dict[str, Any] = dict.fromkeys(CubeMeta.PER_BAND)
-    return replace(meta, bands=1, default_bands=None, **lists | {"band_names": (summary.says,)})

@@ -1,0 +1,119 @@
+"""`pdenet calibrate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+from pdenet_cli.cli import options
+from pdenet_cli.cli.console import err, out, time_text
+from pdenet_cli.cli.sharpening import parse_bands, parse_size
+from pdenet_cli.errors import BatchError
+
+if TYPE_CHECKING:
+    from pdenet_cli.inference import Ensemble
+    from pdenet_cli.tools.calibrate import Calibrated
+
+
+def calibrate(
+    model: Annotated[str, typer.Argument(help="A model's name or its file.")],
+    scenes: Annotated[list[Path], typer.Argument(help="Cubes that the model was not trained on.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The calibrated model.", metavar="MODEL")],
+    level: Annotated[float, typer.Option(help="The share of true values that intervals are to hold.")] = 0.9,
+    delta: Annotated[float, typer.Option(help="How probable it may be that these scenes mislead.")] = 0.1,
+    certify: Annotated[
+        bool, typer.Option("--certify", help="Widen until the level is proved, not only met on these scenes.")
+    ] = False,
+    part: Annotated[
+        str, typer.Option(help="whole, or lower-right: the quarter that `pdenet train` never trains on.")
+    ] = "whole",
+    samples: options.Samples = 16,
+    ensemble: options.Ensemble = "masks",
+    overwrite: options.Overwrite = False,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    memory: options.Memory = None,
+    value_range: options.Range = None,
+    bands: options.BandRange = None,
+    var: options.Variable = None,
+    axes: options.Axes = None,
+    as_json: options.Json = False,
+) -> None:
+    """Find the factors that make a model's intervals hold, on scenes whose truth is known, and write them into it.
+
+    Each scene is made coarse as the model wants it and sharpened again. Use scenes, or parts of them, that the
+    model never saw, of the kind that it will meet.
+    """
+    from pdenet_cli.tools.calibrate import calibrate as run
+    from pdenet_cli.tools.truths import Settings
+
+    settings = Settings(
+        part=part,
+        value_range=value_range,
+        bands=parse_bands(bands),
+        variable=var,
+        axes=axes,
+        memory=parse_size(memory),
+        level=level,
+        ensemble=cast("Ensemble", ensemble),  # unknown ones are refused there
+    )
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
+    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
+        task = progress.add_task("", total=None)
+        done = run(
+            model,
+            scenes,
+            output,
+            settings,
+            samples=samples,
+            seed=seed,
+            device=device,
+            delta=delta,
+            certify=certify,
+            overwrite=overwrite,
+            watch=lambda text, n, of: progress.update(task, description=escape(text), completed=n, total=of),
+            say=lambda text: err.print(f"[yellow]{escape(text)}[/]"),
+        )
+    if as_json:
+        print(json.dumps(done.to_dict(), indent=2))
+    else:
+        _show(done)
+    for name, why in done.failed.items():
+        err.print(f"[bold red]{escape(name)}:[/] {escape(why)}")
+    if done.failed:
+        raise BatchError(f"{len(done.failed)} of {len(scenes)} scenes failed; the others calibrated the model.")
+
+
+def _show(done: Calibrated) -> None:
+    from pdenet_cli.calibration import STRATA
+
+    made = done.calibration
+    table = Table(title=f"{made.level:.0%} intervals", title_justify="left", box=None, pad_edge=False)
+    table.add_column("scene", overflow="fold")
+    for head in ("held here\n%", "by the others' factors\n%", "mean width\n0..1"):
+        table.add_column(head, justify="right")
+    for scene in made.scenes:
+        shares = (f"{100 * scene[name]:.1f}" for name in ("coverage", "unseen"))
+        table.add_row(escape(scene["name"]), *shares, f"{scene['width']:.4f}")
+    if len(made.scenes) > 1:
+        means = {
+            name: sum(s[name] for s in made.scenes) / len(made.scenes) for name in ("coverage", "unseen", "width")
+        }
+        shares = (f"{100 * means[name]:.1f}" for name in ("coverage", "unseen"))
+        table.add_row("mean", *shares, f"{means['width']:.4f}", style="bold")
+    out.print(table)
+    out.print()
+    tables = Table("level", *(f"{name} {what}" for name in STRATA for what in ("factor", "proved")), box=None)
+    for i, level in enumerate(made.levels):
+        pairs = zip(made.factors, made.certified, strict=True)
+        cells = (text for factors, proved in pairs for text in (f"{factors[i]:.3g}", f"{100 * proved[i]:.1f} %"))
+        tables.add_row(f"{100 * level:g} %", *cells, style="bold" if level == made.level else "")
+    out.print(tables)
+    out.print(f"\n{escape(made.guarantee)}")
+    out.print(f"[dim]{escape(str(done.output))}; {made.samples} samples, {time_text(done.seconds)}[/]")

@@ -1,0 +1,94 @@
+"""How well an uncertainty orders and measures errors: numbers that the field compares maps by.
+
+| measure     | formula                                                                                          |
+|-------------|--------------------------------------------------------------------------------------------------|
+| AUSE        | mean over k = 0..99 of C(k) - O(k): C(k) the RMSE without the k % most uncertain pixels, O(k)     |
+|             | without the k % of the largest errors                                                            |
+| AURG        | mean over k of R - C(k): R the RMSE of all, as of any part that chance leaves                     |
+| AUSE/random | AUSE divided by that of a random order, the mean of R - O(k): 0 is the best order, 1 is no order  |
+| Spearman    | rank correlation of uncertainty and error                                                        |
+| ENCE        | mean over 10 bins of equally many pixels of abs(RMSE - RMU) / RMU, RMU the root mean square       |
+|             | uncertainty of the bin                                                                           |
+
+Pixels of the same uncertainty have no order among themselves: each counts as their mean.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+BINS = 10
+STEPS = 100  # of the curves: percents
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sparsification:
+    """The RMSE of the pixels that are left when the first k % are left out, k = 0..99."""
+
+    curve: Values  # the most uncertain first
+    oracle: Values  # the largest error first
+    random: float  # any
+
+    @classmethod
+    def of(cls, uncertainty: Values, squares: Values) -> Sparsification:
+        """The curves of some pixels with an uncertainty and a squared error."""
+        _, group = np.unique(uncertainty, return_inverse=True)
+        sizes = np.bincount(group)
+        expected = np.bincount(group, squares) / sizes  # what a pixel of the same uncertainty has
+        curve = _left(np.repeat(expected, sizes))
+        return cls(curve, _left(np.sort(squares)), float(np.sqrt(squares.mean())))
+
+    @property
+    def ause(self) -> float:
+        return float((self.curve - self.oracle).mean())
+
+    @property
+    def aurg(self) -> float:
+        return float((self.random - self.curve).mean())
+
+    @property
+    def share(self) -> float:
+        """AUSE beside that of chance; NaN where all errors are alike and no order is better than another."""
+        chance = float((self.random - self.oracle).mean())
+        return self.ause / chance if chance > 1e-12 else math.nan
+
+
+def _left(squares: Values) -> Values:
+    """The RMSE of what is left of pixels in rising order when k % at the end are left out."""
+    count = len(squares)
+    left = count - np.arange(STEPS) * count // STEPS
+    return np.sqrt(np.cumsum(squares)[left - 1] / left)
+
+
+def bins_of(uncertainty: Values, squares: Values) -> tuple[Values, Values]:
+    """The root mean square uncertainty and error of bins of equally many pixels, the surest first."""
+    order = np.argsort(uncertainty, kind="stable")
+    parts = [part for part in np.array_split(order, BINS) if len(part)]
+    rms = [(math.sqrt(np.mean(uncertainty[part] ** 2)), math.sqrt(squares[part].mean())) for part in parts]
+    return np.array([u for u, _ in rms]), np.array([e for _, e in rms])
+
+
+def ence(uncertainty: Values, squares: Values) -> float:
+    """The expected normalised calibration error; NaN where a bin is without any uncertainty."""
+    said, met = bins_of(uncertainty, squares)
+    return float(np.mean(np.abs(met - said) / said)) if (said > 0).all() else math.nan
+
+
+def spearman(first: Values, second: Values) -> float:
+    """The correlation of ranks; NaN where one of the two is constant."""
+    one, other = (ranks - ranks.mean() for ranks in (_ranks(first), _ranks(second)))
+    lengths = math.sqrt(float(one @ one) * float(other @ other))
+    return float(one @ other) / lengths if lengths > 0 else math.nan
+
+
+def _ranks(values: Values) -> Values:
+    """Ranks from 0, alike for alike values: the mean of the places they take."""
+    _, group = np.unique(values, return_inverse=True)
+    sizes = np.bincount(group)
+    return np.asarray((np.cumsum(sizes) - (sizes + 1) / 2)[group])

@@ -1,0 +1,254 @@
+"""How well a system knew its errors on a scene whose truth is known: order, size and coverage.
+
+Of a pixel, error and uncertainty are merged over its valid bands as root mean squares; the measures of a scene are
+those of its pixels, the measures of a band those of its values. Coverage and width are means over all values.
+
+The order and the size are those of the standard deviation of the samples. A calibrated interval, where there is
+one, has AUSE/random and ENCE of its own: its half width at 68.3 % stands in the place of the standard deviation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdenet_cli.calibration import Calibration, Errors, spread, strata
+from pdenet_cli.cube import Cube
+from pdenet_cli.evaluation.sparsification import STEPS, Sparsification, Values, bins_of, ence, spearman
+from pdenet_cli.evaluation.view import View
+from pdenet_cli.summaries import MAPS, MEAN, Summary
+
+ONE_SIGMA = 0.6827  # what one standard deviation of a normal error holds
+CHUNK_VALUES = 1 << 23  # whole bands, read at once
+
+There = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number that says how good an uncertainty is, and how people read it."""
+
+    name: str
+    unit: str
+    says: str
+    digits: int = 3
+
+    def text(self, value: float) -> str:
+        if math.isnan(value):
+            return "–"
+        if self.unit == "%":
+            return f"{100 * value:.1f}"
+        return f"{value:.3g}" if self.unit in ("number", "0..1") else f"{value:.{self.digits}f}"
+
+
+MEASURES = (
+    Measure("AUSE/random", "", "sparsification error of the std beside that of chance: 0 best, 1 no order", 2),
+    Measure("AUSE", "0..1", "sparsification error of the std"),
+    Measure("AURG", "0..1", "what leaving out by the std gains over chance"),
+    Measure("Spearman", "", "rank correlation of std and error", 2),
+    Measure("ENCE", "", "how wrong the size of the std is, bin by bin: 0 is right", 2),
+    Measure("interval coverage", "%", "true values inside the interval; the nominal level is best"),
+    Measure("interval width", "number", "mean width of the interval in the file's numbers"),
+    Measure("interval unit width", "0..1", "the same as 0..1"),
+    Measure("interval AUSE/random", "", "AUSE/random of the interval's half width at 68.3 %", 2),
+    Measure("interval ENCE", "", "ENCE of that half width", 2),
+)
+INTERVAL = "interval "  # begins the names of what only a calibrated model has
+AVERAGED = tuple(INTERVAL + what for what in ("coverage", "width", "unit width"))  # over all values
+NAMES = tuple(measure.name for measure in MEASURES)
+
+STD = MAPS["std"][0]
+SPREAD = Summary("spread", "what half widths are multiples of", lambda e, _: spread(e), "spread")
+STRATUM = Summary("stratum", "flat or edge", lambda e, _: strata(e).astype(np.float32), "percent")
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What a system says of a scene, as cubes of 0..1: what it takes to be true, and how sure it is."""
+
+    mean: Cube
+    std: Cube
+    spread: Cube
+    stratum: Cube
+
+    @property
+    def outputs(self) -> list[tuple[Summary, Cube]]:
+        """The cubes to be filled, and with what."""
+        return list(zip((MEAN, STD, SPREAD, STRATUM), vars(self).values(), strict=True))
+
+
+@dataclass(frozen=True)
+class Trust:
+    """How well one system knew its errors on one scene."""
+
+    values: dict[str, float]  # by measure
+    bands: dict[str, list[float]]  # the same for each band
+    curves: dict[str, list[float]]  # RMSE against k: std, interval, best, random
+    bins: dict[str, list[float]]  # uncertainty and error of the bins of the std, of the interval
+    reliability: dict[str, list[float]]  # nominal and met coverage; empty without a calibration
+    level: float | None = None  # of the interval; None without a calibration
+
+
+def kinds(trust: Trust) -> dict[str, tuple[Measure, ...]]:
+    """The measures worth showing, by what they speak of: the intervals, where there are some, and the samples."""
+    of_intervals = tuple(measure for measure in MEASURES if measure.name.startswith(INTERVAL))
+    of_samples = tuple(measure for measure in MEASURES if measure not in of_intervals)
+    shown = {} if trust.level is None else {f"{trust.level:.1%} intervals": of_intervals}
+    return shown | {"standard deviation of the samples": of_samples}
+
+
+def mean_trust(trusts: Sequence[Trust]) -> dict[str, float]:
+    """The mean over scenes of every measure, of those scenes that have it."""
+    return {name: _mean([trust.values[name] for trust in trusts]) for name in trusts[0].values}
+
+
+def trust(truth: View, guess: Guess, calibration: Calibration | None, level: float) -> Trust:
+    """How well a guess knew its errors; only the measures of the samples where there is no calibration."""
+    factors = None if calibration is None else (calibration.at(level), calibration.at(ONE_SIGMA))
+    merged = _Merged(truth.part.rows * truth.part.columns)
+    ratios: Errors | None = None
+    bands: dict[str, list[float]] = {}
+    sizes = []
+    for band, part in _bands(truth, guess):
+        own = _Band.of(part, factors)
+        merged.add(part.there, own)
+        sizes.append(len(own.squares))
+        width = truth.radiometry.spread_from_unit(np.full((1, 1, 1), own.width), (band,)).item()
+        for name, value in (_measured(own) | {AVERAGED[1]: width}).items():
+            bands.setdefault(name, []).append(value)
+        ratios = part.errors() if ratios is None else ratios + part.errors()
+    assert ratios is not None
+    whole = merged.finished()
+    means = {name: _mean(bands[name], sizes) for name in AVERAGED}
+    curves, bins = _drawn(whole)
+    reliability: dict[str, list[float]] = {}
+    if calibration is not None:
+        met = [ratios.coverage(calibration.at(nominal)) for nominal in calibration.levels]
+        reliability = {"nominal": list(calibration.levels), "met": met}
+    return Trust(_measured(whole) | means, bands, curves, bins, reliability, level if factors else None)
+
+
+def errors_of(truth: View, guess: Guess) -> Errors:
+    """The errors of a guess beside their spread, for a calibration."""
+    total: Errors | None = None
+    for _, part in _bands(truth, guess):
+        total = part.errors() if total is None else total + part.errors()
+    assert total is not None
+    return total
+
+
+# Band by band.
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One band of truth and guess."""
+
+    there: There  # (rows, columns)
+    error: NDArray[np.float32]
+    std: NDArray[np.float32]
+    spread: NDArray[np.float32]
+    stratum: NDArray[np.intp]
+
+    def errors(self) -> Errors:
+        return Errors.of(self.error, self.spread, self.stratum, self.there)
+
+
+def _bands(truth: View, guess: Guess) -> Iterator[tuple[int, _Part]]:
+    """The file's number of each band, and what is to be compared of it."""
+    bands, scene = len(truth.bands), truth.scene
+    some = max(1, CHUNK_VALUES // (scene.rows * scene.columns))
+    for start in range(0, bands, some):
+        stop = min(start + some, bands)
+        target, there = truth.read(scene, range(start, stop))
+        mean, std, spread, stratum = (cube.read(scene, slice(start, stop)) for cube in vars(guess).values())
+        for i in range(stop - start):
+            strata = np.nan_to_num(stratum[i]).astype(np.intp)
+            yield truth.bands[start + i], _Part(there[i], mean[i] - target[i], std[i], spread[i], strata)
+
+
+@dataclass(frozen=True)
+class _Band:
+    """The values of one band, or the pixels of a scene merged over its bands: squares and uncertainties."""
+
+    squares: Values
+    variances: Values  # of the samples
+    wide: Values | None = None  # squares of the half width at one sigma
+    coverage: float = math.nan
+    width: float = math.nan
+
+    @classmethod
+    def of(cls, part: _Part, factors: tuple[Sequence[float], Sequence[float]] | None) -> _Band:
+        there = part.there
+        error, std = part.error[there].astype(np.float64), part.std[there].astype(np.float64)
+        if factors is None:
+            return cls(error**2, std**2)
+        nominal, sigma = (np.asarray(f)[part.stratum[there]] * part.spread[there] for f in factors)
+        inside, width = _mean(np.abs(error) <= nominal), _mean(2 * nominal)
+        return cls(error**2, std**2, np.asarray(sigma, np.float64) ** 2, inside, width)
+
+
+class _Merged:
+    """Sums over the bands of each pixel."""
+
+    def __init__(self, pixels: int) -> None:
+        self.count = np.zeros(pixels, np.int64)
+        self.sums: dict[str, Values] = {}
+
+    def add(self, there: There, band: _Band) -> None:
+        places = np.flatnonzero(there)
+        self.count[places] += 1
+        for name in ("squares", "variances", "wide"):
+            if (values := getattr(band, name)) is not None:
+                self.sums.setdefault(name, np.zeros(len(self.count)))[places] += values
+
+    def finished(self) -> _Band:
+        some = self.count > 0
+        squares = {name: sums[some] / self.count[some] for name, sums in self.sums.items()}
+        return _Band(squares["squares"], squares["variances"], squares.get("wide"))
+
+
+def _measured(band: _Band) -> dict[str, float]:
+    """Every measure of a band, or of merged pixels; NaN for what it has not."""
+    values = dict.fromkeys(NAMES, math.nan) | {AVERAGED[0]: band.coverage, AVERAGED[2]: band.width}
+    if not len(band.squares):
+        return values
+    std = np.sqrt(band.variances)
+    order = Sparsification.of(std, band.squares)
+    values |= {"AUSE/random": order.share, "AUSE": order.ause, "AURG": order.aurg}
+    values |= {"Spearman": spearman(std, band.squares), "ENCE": ence(std, band.squares)}
+    if band.wide is not None:
+        wide = np.sqrt(band.wide)
+        values["interval AUSE/random"] = Sparsification.of(wide, band.squares).share
+        values["interval ENCE"] = ence(wide, band.squares)
+    return values
+
+
+def _drawn(whole: _Band) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """The curves and the bins of a scene."""
+    curves: dict[str, list[float]] = {}
+    bins: dict[str, list[float]] = {}
+    for name, squares in (("std", whole.variances), ("interval", whole.wide)):
+        if squares is not None:
+            uncertainty = np.sqrt(squares)
+            order = Sparsification.of(uncertainty, whole.squares)
+            curves[name] = order.curve.tolist()
+            curves |= {"best": order.oracle.tolist(), "random": [order.random] * STEPS}
+            said, met = bins_of(uncertainty, whole.squares)
+            bins |= {name: said.tolist(), f"error by {name}": met.tolist()}
+    return curves, bins
+
+
+def _mean(values: Sequence[float] | NDArray[Any], weights: Sequence[float] | None = None) -> float:
+    """The mean of what is known; NaN if nothing is."""
+    known = np.isfinite(values)
+    if not known.any():
+        return math.nan
+    return float(
+        np.average(np.asarray(values)[known], weights=None if weights is None else np.asarray(weights)[known])
+    )

@@ -1,0 +1,44 @@
+"""A map of how far to trust a scene as a picture to put into a report: colours, their numbers, a legend."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+
+from pdenet_cli.pages.sight import Map, upper_end
+
+COLOURS = "cividis"  # even steps to the eye, with any colour vision and in grey
+INCHES = 7.0  # the longer side of the map
+DPI = 150
+
+
+def risk_png(risk: Map, title: str, unit: str, step: int = 1) -> bytes:
+    """The map as a PNG with a colour bar in `unit`; its axes count the pixels of the scene, from 0."""
+    from matplotlib.figure import Figure  # without pyplot: no display, no global state
+    from matplotlib.patches import Patch
+
+    rows, columns = risk.shape
+    scale = INCHES / max(rows, columns)
+    size = max(columns * scale, 3.5) + 1.6, max(rows * scale, 2.5) + 1.2
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(title, fontsize=10, wrap=True)
+    axes.patch.set(facecolor="0.80", edgecolor="0.55", hatch="////")  # seen where the map has nothing
+    extent = (-0.5, columns * step - 0.5, rows * step - 0.5, -0.5)
+    top = upper_end(risk)
+    image = axes.imshow(
+        np.ma.masked_invalid(risk), vmin=0, vmax=top, cmap=COLOURS, interpolation="nearest", extent=extent
+    )
+    axes.set_xlabel("column", fontsize=8)
+    axes.set_ylabel("row", fontsize=8)
+    axes.tick_params(labelsize=8)
+    known = np.isfinite(risk)
+    more = "max" if known.any() and risk[known].max() > top else "neither"
+    figure.colorbar(image, ax=axes, label=unit, extend=more, shrink=0.9)
+    if not known.all():
+        patch = Patch(facecolor="0.80", edgecolor="0.55", hatch="////", label="no data")
+        figure.legend(handles=[patch], loc="outside lower right", fontsize=8, frameon=False)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=DPI)
+    return picture.getvalue()

@@ -1,0 +1,94 @@
+"""How well a system knows its errors, as tables and charts of an HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+
+from pdenet_cli.evaluation.uncertainty import INTERVAL, Measure, Trust, kinds, mean_trust
+from pdenet_cli.pages.chart import Line, Stroke, legend, line_chart
+
+STD, HALF_WIDTH, BEST, CHANCE = "standard deviation", "interval", "best order", "chance"
+STROKES = {
+    STD: Stroke("#0072b2"),
+    HALF_WIDTH: Stroke("#d55e00", "7 3"),
+    BEST: Stroke("#111111", width=2.4),
+    CHANCE: Stroke("#767676", "5 3"),
+}
+
+
+def trust_tables(name: str, trusts: Mapping[str, Trust]) -> Iterator[str]:
+    """Every measure of a system on every scene."""
+    yield f"<h2>Uncertainty: {escape(name)}</h2>"
+    rows = {scene: trust.values for scene, trust in trusts.items()}
+    if len(rows) > 1:
+        rows = {f"mean of {len(rows)} scenes": mean_trust(list(trusts.values()))} | rows
+    shown = kinds(next(iter(trusts.values())))
+    for kind, measures in shown.items():
+        yield _table(kind, measures, rows)
+    told = (f"<b>{m.name}</b> {escape(m.says)}" for measures in shown.values() for m in measures)
+    yield (
+        f'<p class="soft">{"; ".join(told)}. Errors and uncertainties of a pixel are merged over its bands as '
+        "root mean squares; coverage and width count every band of every pixel.</p>"
+    )
+
+
+def _table(caption: str, measures: tuple[Measure, ...], rows: Mapping[str, Mapping[str, float]]) -> str:
+    head = "".join(f"<th>{m.name.removeprefix(INTERVAL)}<span>{m.unit}</span></th>" for m in measures)
+    body = "".join(
+        f'<tr><th scope="row">{escape(scene)}</th>'
+        + "".join(f"<td>{measure.text(values[measure.name])}</td>" for measure in measures)
+        + "</tr>"
+        for scene, values in rows.items()
+    )
+    return (
+        f'<div class="scroll"><table><caption>{escape(caption)}</caption>'
+        f"<thead><tr><th>scene</th>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def trust_charts(trust: Trust, where: str) -> str:
+    """Sparsification, errors by bins of uncertainty, and what intervals of every level hold."""
+    charts = [_sparsification(trust, where), *_bins(trust, where)]
+    if trust.reliability:
+        charts.append(_reliability(trust, where))
+    return f'<div class="charts">{"".join(charts)}</div>'
+
+
+def _figure(lines: list[Line], across: str, up: str, title: str, says: str) -> str:
+    chart = line_chart(lines, across, up, title)
+    key = legend({line.name: line.stroke for line in lines})
+    return f"<figure>{key}{chart}<figcaption>{escape(says)}</figcaption></figure>"
+
+
+def _sparsification(trust: Trust, where: str) -> str:
+    names = {"std": STD, "interval": HALF_WIDTH, "best": BEST, "random": CHANCE}
+    lines = [
+        Line(name, [float(k) for k in range(len(trust.curves[key]))], trust.curves[key], STROKES[name])
+        for key, name in names.items()
+        if key in trust.curves
+    ]
+    says = "Sparsification: the error of the pixels that are left when the most uncertain are left out."
+    return _figure(lines, "pixels left out, %", "RMSE, 0..1", f"Sparsification, {where}", says)
+
+
+def _bins(trust: Trust, where: str) -> Iterator[str]:
+    for key, name, what in (("std", STD, "standard deviation"), ("interval", HALF_WIDTH, "half width at 68.3 %")):
+        if key in trust.bins:
+            numbers = [float(i + 1) for i in range(len(trust.bins[key]))]
+            lines = [
+                Line("error", numbers, trust.bins[f"error by {key}"], STROKES[BEST], marked=True),
+                Line(name, numbers, trust.bins[key], STROKES[name], marked=True),
+            ]
+            says = f"Tenths of the pixels by their {what}: root mean square error and {what} of each."
+            yield _figure(lines, "tenth, the surest first", "0..1", f"Error by {what}, {where}", says)
+
+
+def _reliability(trust: Trust, where: str) -> str:
+    nominal, met = ([100 * share for share in trust.reliability[name]] for name in ("nominal", "met"))
+    lines = [
+        Line("as promised", [nominal[0], nominal[-1]], [nominal[0], nominal[-1]], STROKES[CHANCE]),
+        Line("held", nominal, met, STROKES[HALF_WIDTH], marked=True),
+    ]
+    says = "Reliability: the share of true values inside intervals of each level."
+    return _figure(lines, "nominal level, %", "inside, %", f"Reliability, {where}", says)

@@ -1,0 +1,246 @@
+"""`pdenet uncertainty` as one HTML page: colours beside a map of trust, and any pixel's spectrum with its band.
+
+The page holds all it needs and loads nothing; its script draws what the pointer or the arrow keys choose.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from pdenet_cli.cube import Cube
+from pdenet_cli.pages.chart import Axis
+from pdenet_cli.pages.risk import risk_png
+from pdenet_cli.pages.sight import LONGEST, Packed, Sight, Spectra, breaks, packed
+from pdenet_cli.picture import coloured, data_uri, thinned, thinning
+
+NUMBERS = "the file's numbers"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a page says in words."""
+
+    scene: str
+    model: str
+    samples: int
+    map: str  # the name of the map shown
+    says: str  # what it tells
+    unit: str = NUMBERS  # of the map
+    level: float | None = None  # of the interval
+    numbers: str = NUMBERS  # what the spectra are in
+    notes: tuple[str, ...] = ()  # what to bear in mind: a sentence each
+    record: Mapping[str, Any] = field(default_factory=dict)  # how all was made
+
+    @property
+    def sign(self) -> str:
+        """What follows a number of the map."""
+        return {NUMBERS: "", "%": " %", "percent": " %"}.get(self.unit, f" {self.unit}")
+
+    @property
+    def scale_label(self) -> str:
+        return f"{self.map}, {self.unit}"
+
+
+def from_cubes(
+    mean: Cube, low: Cube | None, high: Cube | None, risk: Cube, facts: Facts, std: Cube | None = None
+) -> str:
+    """The page of a sharpened cube and a merged map of it, read in parts.
+
+    The band around a spectrum is the interval from `low` to `high`, else two `std` on each side, else none.
+    """
+    interval = None if low is None or high is None else (low, high)
+    spectra = Spectra.of(mean, risk, interval, std, facts.level)
+    return uncertainty_page(Sight.of(mean, risk), spectra, facts)
+
+
+def picture_from_cube(risk: Cube, facts: Facts) -> bytes:
+    """The merged map as a PNG with a colour bar, a title and a legend."""
+    step = thinning(risk.meta, LONGEST)
+    title = f"{facts.scene}: {facts.says}\n{facts.model}, {facts.samples} samples"
+    return risk_png(thinned(risk, 0, step).astype(np.float32), title, facts.scale_label, step)
+
+
+def uncertainty_page(sight: Sight, spectra: Spectra, facts: Facts) -> str:
+    """The page as HTML."""
+    spectra, parcel = packed(spectra)
+    title = f"{facts.scene}: how far each pixel can be trusted"
+    interval = "" if facts.level is None else f"; intervals at {100 * facts.level:g} %"
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="soft">Model {escape(facts.model)}, {facts.samples} samples{interval}.</p>',
+        *(f'<p class="soft">{escape(note)}</p>' for note in facts.notes),
+        *_views(sight, facts),
+        '<output class="told" id="told" aria-live="polite"></output>',
+        f'<p class="soft screen">{_help(sight, spectra)}</p>',
+        "<noscript><p>Spectra are drawn by a script of this page, which this browser does not run.</p></noscript>",
+        *_chart(spectra, facts),
+        *_levels(sight, facts),
+        *_record(facts),
+        f'<script type="application/json" id="facts">{_for_script(sight, spectra, parcel, facts)}</script>',
+        f'<script type="text/plain" id="spectra">{b64encode(parcel.content).decode()}</script>',
+        f"<script>\n{_beside('uncertainty.js')}</script>",
+    ]
+    head = (
+        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<link rel="icon" href="data:,"><title>{escape(title)}</title>\n'
+        f"<style>\n{_beside('uncertainty.css')}</style>"
+    )
+    return (
+        f'<!doctype html>\n<html lang="en"><head>\n{head}\n</head><body>\n'
+        + "\n".join(body)
+        + "\n</body></html>\n"
+    )
+
+
+def _views(sight: Sight, facts: Facts) -> Iterator[str]:
+    rows, columns = sight.risk.shape
+    wide = " wide" if columns > 2.2 * rows else ""
+    yield (
+        f'<div class="views{wide}" id="views" tabindex="0" role="application" '
+        'aria-label="Scene and map. The arrow keys move the chosen pixel." aria-describedby="told">'
+    )
+    # A tall scene must not push its spectrum off the screen.
+    widest = f"max-width:calc(75vh * {columns / rows:.4f})"
+    cross = '<i class="across"></i><i class="down"></i><b></b>'
+    pictures = (
+        (sight.colours, f"Colours of the sharpened {facts.scene}", "the sharpened cube"),
+        (coloured(sight.risk, sight.top), f"Map of {facts.map} of {facts.scene}", f"{facts.map}: {facts.says}"),
+    )
+    for i, (picture, label, caption) in enumerate(pictures):
+        bar = _bar(sight, facts) if i else ""
+        image = f'<img src="{data_uri(picture)}" alt="{escape(label, quote=True)}" draggable="false">'
+        yield (
+            f'<figure><div class="view" style="{widest}">{image}{cross}</div>'
+            f"<figcaption>{escape(caption)}</figcaption>{bar}</figure>"
+        )
+    yield "</div>"
+
+
+def _bar(sight: Sight, facts: Facts) -> str:
+    ramp = coloured(np.linspace(0, sight.top, 256, dtype=np.float32)[None], sight.top)
+    known = sight.risk[np.isfinite(sight.risk)]
+    more = " and more" if known.size and known.max() > sight.top else ""
+    nothing = ""
+    if known.size < sight.risk.size:
+        hatched = coloured(np.full((12, 24), np.nan, np.float32), 1)
+        nothing = f'<span class="none"><img src="{data_uri(hatched)}" alt="hatched grey"> no data</span>'
+    ticks = "".join(
+        f'<span style="left:{place:.2f}%">{value}</span>'
+        for value, place in Axis(0, sight.top, 0, 100, 6).ticks()
+        if place < 95  # the end has its own number
+    )
+    return (
+        f'<div class="bar"><div><img src="{data_uri(ramp)}" alt="colour scale, dark is low">{ticks}</div>'
+        f"<span>{sight.top:.3g}{more}, {escape(facts.unit)}{nothing}</span></div>"
+    )
+
+
+def _help(sight: Sight, spectra: Spectra) -> str:
+    words = [
+        "Point at a pixel to see its spectrum; a click keeps it, and the arrow keys (with Shift: by 10) move it."
+    ]
+    words.append("Rows and columns are those of the sharpened cube, counted from 0.")
+    if spectra.step > 1:
+        words.append(f"To keep this page small it holds the spectrum of every {ordinal(spectra.step)} pixel.")
+    if sight.step > 1:
+        words.append(f"The pictures show every {ordinal(sight.step)} pixel.")
+    return " ".join(words)
+
+
+def ordinal(count: int) -> str:
+    """2 as 2nd, 3 as 3rd, 11 as 11th."""
+    ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
+    return f"{count}{ending}"
+
+
+def _chart(spectra: Spectra, facts: Facts) -> Iterator[str]:
+    yield "<h2>Spectrum</h2>"
+    line = '<svg viewBox="0 0 32 12" aria-hidden="true"><line class="mean" x1="0" x2="32" y1="6" y2="6"/></svg>'
+    area = '<svg viewBox="0 0 32 12" aria-hidden="true"><rect class="band" width="32" height="12"/></svg>'
+    band = f"<span>{area}{escape(spectra.band)}</span>" if spectra.band else ""
+    same = '<label class="screen"><input type="checkbox" id="same"> same axis for all pixels</label>'
+    yield f'<div class="key"><span>{line}sharpened cube</span>{band}{same}</div>'
+    yield (
+        '<svg id="chart" viewBox="0 0 960 300" role="img" aria-label="Spectrum"><g id="drawing"></g>'
+        f'<g id="hair"></g><text x="510" y="294" text-anchor="middle">{escape(spectra.across)}</text>'
+        '<text transform="translate(14 133) rotate(-90)" text-anchor="middle">'
+        f"{escape(facts.numbers)}</text></svg>"
+    )
+    yield '<output class="told" id="told-band"></output>'
+    ends = "<th>low</th><th>high</th>" if spectra.band else ""
+    yield (
+        '<details id="numbers" class="screen"><summary>This spectrum in numbers</summary>'
+        f'<div class="scroll"><table><thead><tr><th>{escape(spectra.across)}</th><th>mean</th>{ends}</tr></thead>'
+        '<tbody id="listed"></tbody></table></div></details>'
+    )
+
+
+def _levels(sight: Sight, facts: Facts) -> Iterator[str]:
+    yield "<h2>How much of the scene</h2>"
+    if not sight.levels:
+        yield "<p>The map is 0 or empty everywhere.</p>"
+        return
+    rows = []
+    for level, share in sight.levels:
+        patch = coloured(np.full((1, 1), level, np.float32), sight.top)
+        meter = f'<meter value="{share:.6f}" aria-hidden="true"></meter>'
+        rows.append(
+            f'<tr><th scope="row"><img src="{data_uri(patch)}" alt="">above {level:g}{escape(facts.sign)}</th>'
+            f"<td>{share_text(share)}</td><td>{meter}</td></tr>"
+        )
+    yield (
+        f"<table><caption>Share of the pixels with data, by {escape(facts.scale_label)}</caption><thead><tr>"
+        f'<th>{escape(facts.map)}</th><th>of the scene</th><th aria-hidden="true"></th></tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table>"
+    )
+
+
+def share_text(share: float) -> str:
+    """A share as a percentage that calls nothing 0 or 100 that is not."""
+    if 0 < share < 0.0001:
+        return "under 0.01 %"
+    if 0.9999 < share < 1:
+        return "over 99.99 %"
+    return f"{100 * share:.2f} %"
+
+
+def _record(facts: Facts) -> Iterator[str]:
+    if facts.record:
+        text = escape(json.dumps(facts.record, indent=2, default=str))
+        yield f'<details class="screen"><summary>How it was made</summary><pre>{text}</pre></details>'
+
+
+def _for_script(sight: Sight, spectra: Spectra, parcel: Packed, facts: Facts) -> str:
+    rows, columns = spectra.risk.shape
+    known = [values[np.isfinite(values)] for values in (spectra.low, spectra.high)]
+    ends = (float(known[0].min()), float(known[1].max())) if known[0].size else (0.0, 1.0)
+    told = dict(
+        rows=rows,
+        columns=columns,
+        bands=len(spectra.mean),
+        step=spectra.step,
+        extent=[length * sight.step for length in sight.risk.shape],
+        places=spectra.places,
+        breaks=breaks(spectra.places),
+        nm=spectra.across.endswith("nm"),
+        band=spectra.band,
+        map=facts.map,
+        unit=facts.sign,
+        range=ends,
+        lowest=parcel.lowest,
+        size=parcel.size,
+    )
+    # No name may end the script: HTML looks for its end tag before anything reads the JSON.
+    return json.dumps(told, allow_nan=False).replace("<", "\\u003c")
+
+
+def _beside(name: str) -> str:
+    return files("pdenet_cli.pages").joinpath(name).read_text(encoding="utf-8")

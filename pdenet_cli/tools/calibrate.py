@@ -1,0 +1,108 @@
+"""`pdenet calibrate`: how far the truth strays from a model's samples, learned on scenes whose truth is known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pdenet_cli.calibration import KEY, Calibration, Errors, unseen
+from pdenet_cli.degradation import Degradation
+from pdenet_cli.errors import PdenetError, UsageError
+from pdenet_cli.evaluation.trial import coarse, run, scratch
+from pdenet_cli.evaluation.uncertainty import Guess, errors_of
+from pdenet_cli.formats.output import refuse_existing
+from pdenet_cli.inference import Posterior
+from pdenet_cli.models import Model, choose_device, find_model, load_model, save_model, training_tensors
+from pdenet_cli.report import hashes
+from pdenet_cli.tools.truths import Settings, open_truth, truth_view
+
+Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A model that was calibrated, and how its scenes fare."""
+
+    output: Path
+    calibration: Calibration
+    failed: dict[str, str]  # scenes, and why
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        told = {"output": str(self.output), "failed": self.failed, "seconds": self.seconds}
+        return told | self.calibration.to_dict()
+
+
+def calibrate(
+    model: str,
+    scenes: Sequence[Path],
+    output: Path,
+    settings: Settings,
+    *,
+    samples: int = 16,
+    seed: int = 0,
+    device: str = "auto",
+    delta: float = 0.1,
+    certify: bool = False,
+    overwrite: bool = False,
+    watch: Watch = lambda text, done, total: None,
+    say: Say = lambda text: None,
+) -> Calibrated:
+    """Write `model` again with the factors that make its intervals hold on `scenes`, without those that fail."""
+    started = time.monotonic()
+    source = find_model(model)
+    refuse_existing((output,), overwrite)
+    loaded = load_model(source, choose_device(device))
+    posterior = Posterior(loaded, samples, seed, settings.ensemble)
+    if len(posterior) < 2:
+        raise UsageError(
+            f"{loaded.name}: one sample has no spread. Give --samples 2 or more, or --ensemble flips."
+        )
+    errors: list[Errors] = []
+    facts: list[dict[str, Any]] = []
+    failed: dict[str, str] = {}
+    for path in scenes:
+        try:
+            found, inputs = _errors(path, posterior, settings, partial(watch, path.name), say)
+        except PdenetError as error:
+            if len(scenes) == 1:
+                raise
+            failed[str(path)] = str(error)
+            continue
+        errors.append(found)
+        facts.append({"name": path.name, "inputs": inputs, "part": settings.part})
+    if not errors:
+        raise UsageError(f"None of {len(scenes)} scenes could be read; {next(iter(failed.values()))}")
+    fit = partial(Calibration.fit, errors, level=settings.level, delta=delta, certify=certify)
+    factors = fit().at(settings.level)
+    for fact, own, expected in zip(facts, errors, unseen(errors, settings.level), strict=True):
+        fact |= {"coverage": own.coverage(factors), "unseen": expected, "width": own.width(factors)}
+    made = fit(samples=len(posterior), seed=seed, ensemble=settings.ensemble, scenes=facts)
+    spec = replace(loaded.spec, extra={**loaded.spec.extra, KEY: made.to_dict()})
+    again = Model(spec, loaded.network, loaded.name)
+    save_model(output, again, training_tensors(source), overwrite=overwrite)
+    return Calibrated(output, made, failed, round(time.monotonic() - started, 2))
+
+
+def _errors(
+    path: Path, posterior: Posterior, settings: Settings, watch: Callable[[int, int], None], say: Say
+) -> tuple[Errors, dict[str, str]]:
+    """The errors on one scene, and its files with their hashes."""
+    spec = posterior.model.spec
+    degradation = Degradation.from_dict(spec.degradation or {"scale": spec.scale})
+    with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
+        truth = truth_view(cube, spec.scale, settings, multiple=spec.scale)
+        low = coarse(truth, degradation, posterior.seed)
+        guess = Guess(*(scratch(Path(folder), low, spec.scale) for _ in range(4)))
+        run(low, posterior, guess.outputs, settings.memory, watch, say)
+        found = errors_of(truth, guess)
+        if not found.pixels.sum():
+            raise UsageError(f"{path}: nothing to compare; no pixel has a value.")
+        return found, hashes(cube.files)

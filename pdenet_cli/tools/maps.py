@@ -1,0 +1,162 @@
+"""The maps of uncertainty of a run: which can be made, what their files say, and what they show in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdenet_cli.calibration import Calibration
+from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.errors import ModelError, UsageError
+from pdenet_cli.inference import Posterior
+from pdenet_cli.radiometry import Radiometry
+from pdenet_cli.summaries import MAPS, Question, Summary
+
+WITH_SAMPLES = ("std", "share")
+UNITS = {"value": "the file's numbers", "spread": "the file's numbers", "percent": "percent", "degrees": "degrees"}
+LEVELS = {"percent": (1, 2, 5, 10, 20, 50), "degrees": (0.1, 0.2, 0.5, 1, 2, 5)}
+OF_RANGE = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # of what 0..1 is in the file: levels of a spread
+STRIP_VALUES = 1 << 22
+MEDIAN_VALUES = 1 << 20
+
+
+class Maps:
+    """The maps that a run makes, every reason against them checked."""
+
+    def __init__(self, wishes: Sequence[str] | None, question: Question, posterior: Posterior) -> None:
+        """`wishes` are names of MAPS; None for those that the model and the question allow."""
+        self.posterior = posterior
+        self.calibration = None if wishes == () else Calibration.of(posterior.model.spec)
+        self.question = replace(question, stretch=self.calibration)
+        self.names = tuple(dict.fromkeys(self._usual() if wishes is None else wishes))
+        if unknown := [name for name in self.names if name not in MAPS]:
+            raise UsageError(f"--map {unknown[0]}: no such map. Use {', '.join(MAPS)}.")
+        self.summaries = tuple(summary for name in self.names for summary in MAPS[name])
+        for summary in self.summaries:
+            self._check(summary)
+
+    def metas(self, fine: CubeMeta) -> Iterator[tuple[str, CubeMeta]]:
+        """The name of each file, and what it says of itself; `fine` is what the sharpened cube says."""
+        for summary in self.summaries:
+            if summary.compute is not None:
+                yield summary.name, self._meta(fine, summary, merged=False)
+            yield f"{summary.name}_merged", self._meta(fine, summary, merged=True)
+
+    def facts(self) -> dict[str, Any]:
+        """What was asked, and what the calibration promises."""
+        q, told = self.question, self.calibration
+        asked: dict[str, Any] = {
+            "levels": q.levels,
+            "level": q.level,
+            "tolerance": q.tolerance,
+            "calibration": None,
+        }
+        if told is None or not self._calibrated:
+            return asked
+        promise = {
+            "certified": told.certified_at(q.level),
+            "delta": told.delta,
+            "scenes": len(told.scenes),
+            "samples": told.samples,
+            "ensemble": told.ensemble,
+            "guarantee": told.guarantee,
+        }
+        return asked | {"calibration": promise}
+
+    def misfit(self) -> str | None:
+        """What keeps the calibration from holding for this run, if it is used at all."""
+        if self.calibration is None or not self._calibrated:
+            return None
+        return self.calibration.misfit(len(self.posterior), self.posterior.ensemble)
+
+    def numbers(self, cubes: Mapping[str, Cube], radiometry: Radiometry) -> dict[str, Any]:
+        """Mean, median and share of the scene above some levels of each merged map; of intervals, the width."""
+        between = float(np.mean(1 / np.abs(radiometry.gain)))  # 0 and 1, in the file's numbers
+        levels = LEVELS | {"spread": tuple(float(f"{part * between:.1g}") for part in OF_RANGE)}
+        shown = {
+            s.name: (s.answer(self.question), s.unit, _strips(cubes[f"{s.name}_merged"]))
+            for s in self.summaries
+            if s.unit != "value"
+        }
+        if "interval" in self.names:
+            high, low = (_strips(cubes[f"interval_{end}_merged"]) for end in ("high", "low"))
+            says = f"width of the interval at level {self.question.level:g}, mean over the bands"
+            shown["interval"] = says, "spread", (top - base for top, base in zip(high, low, strict=True))
+        fine = next(iter(cubes.values())).meta
+        every = fine.rows * fine.columns // MEDIAN_VALUES | 1  # odd: so as not to step with the scale
+        return {
+            name: {"says": says, "unit": UNITS[unit]} | _numbers(strips, levels[unit], every)
+            for name, (says, unit, strips) in shown.items()
+        }
+
+    def _usual(self) -> Iterator[str]:
+        yield from WITH_SAMPLES
+        if self.calibration is not None:
+            yield "interval"
+        if self.question.tolerance is not None:
+            yield "risk"
+
+    @property
+    def _calibrated(self) -> bool:
+        return any(summary.needs == "calibration" for summary in self.summaries)
+
+    def _check(self, summary: Summary) -> None:
+        model, q = self.posterior.model, self.question
+        if summary.needs != "nothing" and len(self.posterior) < 2:
+            if self.posterior.network.random:
+                raise UsageError("--samples 1: a single sample has no uncertainty. Give 2 or more.")
+            met = f"a {model.spec.network} network has no randomness"
+            hint = "Use a pdenet model, or --ensemble flips --samples 8."
+            raise ModelError(f"{model.name}: {met}, so it cannot tell its uncertainty. {hint}")
+        if summary.name == "risk" and q.tolerance is None:
+            raise UsageError("--map risk: beyond which error? Give --tolerance in the file's numbers.")
+        if summary.needs == "calibration":
+            if self.calibration is None:
+                wish = summary.name.split("_")[0]
+                raise ModelError(f"{model.name}: not calibrated, so it cannot tell {wish}. Use pdenet calibrate.")
+            self.calibration.at(q.level)  # refuses a level beyond its table
+
+    def _meta(self, fine: CubeMeta, summary: Summary, merged: bool) -> CubeMeta:
+        """On the same ground, float32, NaN where there is nothing."""
+        numbers = summary.unit in ("value", "spread")
+        says = summary.answer(self.question)
+        meta = replace(
+            fine,
+            dtype=np.dtype("<f4"),
+            nodata=float("nan"),
+            offsets=fine.offsets if summary.unit == "value" else None,  # a spread takes the gain, never the offset
+            gains=fine.gains if numbers else None,
+            reflectance_scale=fine.reflectance_scale if numbers else None,
+            extra=dict(fine.extra) | {"description": f"{summary.name}: {says}"},
+        )
+        if not merged:
+            return meta
+        lists: dict[str, Any] = dict.fromkeys(CubeMeta.PER_BAND)
+        return replace(meta, bands=1, default_bands=None, **lists | {"band_names": (says,)})
+
+
+def _strips(cube: Cube) -> Iterator[NDArray[np.float32]]:
+    """A merged map, (rows, columns), in strips that fit into memory."""
+    meta = cube.meta
+    for window in meta.window.blocks(max(1, STRIP_VALUES // meta.columns), meta.columns):
+        yield cube.read(window)[0]
+
+
+def _numbers(strips: Iterator[NDArray[np.float32]], levels: Sequence[float], every: int) -> dict[str, Any]:
+    """`every` how many-th value is enough for the median."""
+    total, count = 0.0, 0
+    above = np.zeros(len(levels), np.int64)
+    picked = []
+    for strip in strips:
+        values = strip[np.isfinite(strip)]
+        total, count = total + float(values.sum(dtype=np.float64)), count + values.size
+        above += [np.count_nonzero(values > level) for level in levels]
+        picked.append(values[::every])
+    if not count:
+        return {"mean": None, "median": None, "above": []}
+    shares = [{"level": level, "share": float(n / count)} for level, n in zip(levels, above, strict=True)]
+    return {"mean": total / count, "median": float(np.median(np.concatenate(picked))), "above": shares}

@@ -1,0 +1,75 @@
+"""Scenes whose truth is known: how a user wants them read, and the part that is compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from pdenet_cli.cube import Cube, Window
+from pdenet_cli.errors import FormatError, UsageError
+from pdenet_cli.evaluation.view import View
+from pdenet_cli.formats import open_cube
+from pdenet_cli.inference import Ensemble
+from pdenet_cli.metrics import PROTOCOLS
+from pdenet_cli.radiometry import Radiometry, Survey
+from pdenet_cli.report import versions
+from pdenet_cli.training.data import held_out
+
+PARTS = ("whole", "lower-right")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How systems are compared, apart from the systems."""
+
+    protocol: str = "pdenet"
+    part: str = "whole"
+    value_range: tuple[float, float] | None = None
+    bands: slice | None = None
+    variable: str | None = None
+    axes: str | None = None
+    look: bool = False  # gather pictures and spectra too
+    pixels: tuple[tuple[int, int], ...] = ()
+    memory: int | None = None
+    uncertainty: bool = False  # judge the uncertainty of models that have samples too
+    level: float = 0.9  # of the intervals
+    ensemble: Ensemble = "masks"
+
+    def __post_init__(self) -> None:
+        for name, table in (("protocol", tuple(PROTOCOLS)), ("part", PARTS), ("ensemble", get_args(Ensemble))):
+            if getattr(self, name) not in table:
+                raise UsageError(f"--{name} {getattr(self, name)} is unknown; choose {' or '.join(table)}.")
+
+    def job(self, scale: int) -> dict[str, Any]:
+        """What of this decides the result."""
+        return {
+            "protocol": self.protocol,
+            "scale": scale,
+            "part": self.part,
+            "range": self.value_range,
+            "bands": None if self.bands is None else [self.bands.start, self.bands.stop],
+            "level": self.level if self.uncertainty else None,
+            "versions": versions("pdenet", "torch", "numpy"),
+        }
+
+
+def open_truth(path: Path, settings: Settings) -> Cube:
+    cube = open_cube(path, settings.variable, settings.axes)
+    return cube if settings.bands is None else cube.with_bands(settings.bands)
+
+
+def truth_view(cube: Cube, scale: int, settings: Settings, multiple: int) -> View:
+    """What is compared of a truth: its usable bands, and of the part that was asked for a `multiple` of pixels."""
+    survey = Survey.of(cube)
+    bands = survey.usable_bands(cube.meta)
+    if not bands:
+        raise FormatError(f"{cube.path}: every band is marked bad or empty; nothing is left to compare.")
+    size = rows, columns = cube.meta.rows, cube.meta.columns
+    part = Window(0, 0, rows // multiple * multiple, columns // multiple * multiple)
+    if settings.part != "whole":
+        part = held_out(size, scale) or Window(0, 0, 0, 0)
+    if not part.rows or not part.columns:
+        asked = "any part" if settings.part == "whole" else f"a {settings.part} part"
+        raise UsageError(f"{cube.path}: {rows} x {columns} pixels are too few for {asked} at x{scale}.")
+    return View(cube, Radiometry.of(cube.meta, survey, settings.value_range), bands, part)

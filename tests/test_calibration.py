@@ -1,0 +1,338 @@
+"""Calibration: intervals that hold what they promise on made-up posteriors, and the command that finds them."""
+
+import dataclasses
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pdenet_cli import CubeMeta, create_cube
+from pdenet_cli.calibration import EDGE, KEY, LEVELS, RATIOS, Calibration, Errors, spread, strata, unseen
+from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
+from pdenet_cli.models import Model, ModelSpec, load_model, read_header, save_model, training_tensors
+from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
+from pdenet_cli.risk_control import upper_bound
+from pdenet_cli.summaries import Evidence
+from pdenet_cli.tools.calibrate import calibrate
+from pdenet_cli.tools.truths import Settings
+
+SIDE = 40
+
+
+def seen(rng, too_small=1.0, samples=12, edges=0.5):
+    """Evidence whose samples are too sure of themselves by a factor, and a truth from the true posterior."""
+    shape = (2, SIDE, SIDE)
+    width = rng.uniform(0.01, 0.05, shape)
+    mean = rng.uniform(0.2, 0.8, shape)
+    drawn = mean + width / too_small * rng.standard_normal((samples, *shape))
+    detail = np.where(rng.random(shape) < edges, 2 * EDGE, 0)
+    low = mean[:, ::4, ::4]
+    evidence = Evidence(*(a.astype(np.float32) for a in (drawn, low, detail)), 4)
+    return evidence, (mean + width * rng.standard_normal(shape)).astype(np.float32)
+
+
+def errors(evidence, truth):
+    there = np.ones(truth.shape, bool)
+    return Errors.of(evidence.mean - truth, spread(evidence), strata(evidence), there)
+
+
+def pool(count, sureness, seed=0):
+    """Scenes of one kind, each with a sureness of its own: all that there are of this kind."""
+    rng = np.random.default_rng(seed)
+    return [errors(*seen(rng, too_small=sureness(rng))) for _ in range(count)]
+
+
+def lost(risk, calibration, level):
+    """What scenes miss of each stratum, where `risk` is that at each ratio."""
+    return [np.interp(factor, RATIOS, own) for factor, own in zip(calibration.at(level), risk, strict=True)]
+
+
+# What is promised.
+
+
+def test_intervals_cover_within_the_bound_in_so_many_repetitions():
+    # The pool is the whole kind, so what a new scene loses in the mean is known without error.
+    kind = pool(150, lambda rng: rng.lognormal(0.5, 0.6))
+    risk = np.mean([scene.missed() for scene in kind], 0)
+    rng = np.random.default_rng(1)
+    level, delta, count = 0.8, 0.2, 20
+    broken, covered = [], []
+    for _ in range(200):
+        some = [kind[i] for i in rng.integers(len(kind), size=count)]
+        met = Calibration.fit(some, level=level, delta=delta)
+        proved = Calibration.fit(some, level=level, delta=delta, certify=True)
+        covered.append(1 - np.mean(lost(risk, met, level)))
+        loss = zip(lost(risk, met, level), lost(risk, proved, level), met.certified, strict=True)
+        place = met.levels.index(level)
+        broken.append([(a > 1 - table[place], b > 1 - level) for a, b, table in loss])
+    assert (np.mean(broken, 0) <= delta).all()
+    assert np.mean(covered) == pytest.approx(level, abs=0.02)  # without --certify: no wider than needed
+    assert np.std(covered) > 0.01  # the repetitions did differ
+
+
+@pytest.mark.parametrize("too_small", [1.0, 10.0])
+def test_an_overconfident_model_is_widened_to_coverage(too_small):
+    rng = np.random.default_rng(2)
+    made = Calibration.fit([errors(*seen(rng, too_small)) for _ in range(10)])
+    evidence, truth = seen(rng, too_small)
+    for level in (0.5, 0.9, 0.93, 0.99):
+        inside = np.abs(evidence.mean - truth) <= made.half_width(evidence, level)
+        assert inside.mean() == pytest.approx(level, abs=0.025), level
+    naive = np.abs(evidence.mean - truth) <= 1.645 * evidence.std
+    assert (naive.mean() < 0.2) == (too_small > 1)  # what it said of itself
+
+
+def test_each_stratum_has_the_factor_that_it_needs():
+    rng = np.random.default_rng(3)
+    scenes = []
+    for _ in range(5):
+        evidence, truth = seen(rng)
+        error = (evidence.mean - truth) * np.where(evidence.detail > EDGE, 3, 1)
+        scenes.append(Errors.of(error, spread(evidence), strata(evidence), np.ones(truth.shape, bool)))
+    flat, edge = Calibration.fit(scenes).at(0.9)
+    assert edge == pytest.approx(3 * flat, rel=0.1)
+
+
+def test_the_factor_of_one_scene_is_the_quantile_of_its_errors():
+    evidence, truth = seen(np.random.default_rng(4), edges=0)
+    ratio = np.abs(evidence.mean - truth) / spread(evidence)
+    made = Calibration.fit([errors(evidence, truth)])
+    for level, factor in zip(made.levels, made.factors[0], strict=True):
+        exact = np.quantile(ratio, level, method="inverted_cdf")
+        assert exact <= factor * (1 + 1e-6) <= exact * 1.01, level
+
+
+def test_a_stratum_that_no_scene_has_takes_the_factors_of_all_pixels_and_proves_nothing():
+    rng = np.random.default_rng(5)
+    made = Calibration.fit([errors(*seen(rng, edges=0)) for _ in range(8)])
+    assert made.factors[1] == made.factors[0]
+    assert made.counted == (8, 0)
+    assert set(made.certified[1]) == {0.0}
+    assert made.certified_at(0.9) > 0.5  # speaks of what there is
+
+
+def test_what_is_proved_is_the_bound_on_the_share_that_was_missed():
+    made = Calibration.fit(pool(12, lambda rng: 2.0), level=0.88, delta=0.05)
+    place = made.levels.index(0.88)
+    assert made.certified[0][place] == pytest.approx(1 - upper_bound(0.12, 12, 0.05))
+    assert "12 scenes" in made.guarantee
+    assert f"{made.certified[0][place]:.1%}" in made.guarantee
+
+
+def test_too_few_scenes_say_which_level_can_be_proved():
+    few = pool(12, lambda rng: 2.0)
+    # 1 - 0.1 ** (1 / 12) = 0.1746: at best 82.5 % with 12 scenes, and 22 are needed for 90 %.
+    with pytest.raises(
+        UsageError, match=r"12 scenes with \w+ pixels certify at best 82\.5%.*--level 0\.825.*22 scenes"
+    ):
+        Calibration.fit(few, level=0.9, certify=True)
+    made = Calibration.fit(few, level=0.8, certify=True)
+    assert made.levels[-1] == 0.8
+    assert made.certified[0][-1] == pytest.approx(0.8, abs=1e-6)
+    assert made.at(0.8)[0] > Calibration.fit(few, level=0.8).at(0.8)[0]
+
+
+@pytest.mark.parametrize("wrong", [dict(level=1.0), dict(level=0), dict(delta=0), dict(delta=1.5)])
+def test_senseless_levels_are_refused(wrong):
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        Calibration.fit(pool(2, lambda rng: 1.0), **wrong)
+
+
+def test_the_coverage_by_the_other_scenes_is_that_of_a_calibration_without_this_one():
+    scenes = pool(4, lambda rng: rng.lognormal(0, 0.5))
+    expected = [s.coverage(Calibration.fit(scenes[:i] + scenes[i + 1 :]).at(0.9)) for i, s in enumerate(scenes)]
+    assert unseen(scenes, 0.9) == expected
+    assert np.isnan(unseen(scenes[:1], 0.9)).all()
+
+
+# Widths and risks.
+
+
+@pytest.fixture(scope="module")
+def made():
+    return Calibration.fit(pool(6, lambda rng: 3.0), samples=12)
+
+
+@given(st.floats(LEVELS[0], LEVELS[-1]))
+@settings(max_examples=30, deadline=None)
+def test_the_risk_of_leaving_the_interval_is_what_its_level_leaves(made, level):
+    evidence, _ = seen(np.random.default_rng(6))
+    risk = made.beyond(evidence, made.half_width(evidence, level))
+    np.testing.assert_allclose(risk, 1 - level, atol=1e-4)
+
+
+def test_risk_falls_with_the_tolerance_from_one_to_what_the_table_knows(made):
+    evidence, _ = seen(np.random.default_rng(7))
+    risks = [made.beyond(evidence, tolerance) for tolerance in (0, 0.001, 0.01, 0.1, 1e6)]
+    assert (risks[0] == 1).all()
+    assert all((b <= a).all() for a, b in pairwise(risks))
+    np.testing.assert_allclose(risks[-1], 1 - LEVELS[-1], atol=1e-6)
+    per_band = made.beyond(evidence, np.array([0.01, 0.1])[:, None, None])
+    np.testing.assert_array_equal(per_band[0], risks[2][0])
+    np.testing.assert_array_equal(per_band[1], risks[3][1])
+
+
+def test_a_level_outside_the_table_is_refused(made):
+    evidence, _ = seen(np.random.default_rng(8))
+    with pytest.raises(UsageError, match=r"0\.999: this model is calibrated from 0\.1 to 0\.995"):
+        made.half_width(evidence, 0.999)
+
+
+@given(st.integers(0, SIDE), st.integers(0, SIDE))
+@settings(max_examples=30, deadline=None)
+def test_the_errors_of_parts_add_up_to_those_of_the_scene(row, column):
+    evidence, truth = seen(np.random.default_rng(9))
+    there = np.random.default_rng(10).random(truth.shape) < 0.9
+    maps = evidence.mean - truth, spread(evidence), strata(evidence), there
+    whole = Errors.of(*maps)
+    rows, columns = [(slice(0, n), slice(n, None)) for n in (row, column)]
+    first, *others = [Errors.of(*(m[:, r, c] for m in maps)) for r in rows for c in columns]
+    total = sum(others, first)
+    np.testing.assert_array_equal(total.counts, whole.counts)
+    np.testing.assert_allclose(total.spreads, whole.spreads)
+    assert whole.pixels.sum() == there.sum()
+
+
+# In a model's header.
+
+
+def test_a_calibration_survives_the_header(made):
+    spec = ModelSpec("pdenet", {}, 4, {}, "test", extra={KEY: json.loads(json.dumps(made.to_dict()))})
+    assert Calibration.of(spec) == made
+    assert Calibration.of(ModelSpec("pdenet", {}, 4, {}, "test")) is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"factors": [[1.0], [2.0]]},
+        {"factors": [["a"] * len(LEVELS)] * 2},
+        {"factors": [[*range(len(LEVELS), 0, -1)]] * 2},
+        {"factors": [[float("nan")] * len(LEVELS)] * 2},
+        {"levels": None},
+        {"strata": ["all"]},
+        None,
+    ],
+)
+def test_a_damaged_calibration_is_refused_in_a_line(made, damage):
+    told = [] if damage is None else made.to_dict() | damage
+    with pytest.raises(ModelError, match="calibrate it again"):
+        Calibration.from_dict(told)
+
+
+def test_other_samples_than_those_of_the_calibration_are_named(made):
+    assert made.misfit(12, "masks") is None
+    assert "12 samples (masks); with 4 (flips)" in made.misfit(4, "flips")
+
+
+# The command.
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scenes")
+    paths = []
+    for i in range(3):
+        rng = np.random.default_rng(i)
+        y, x = np.mgrid[:48, :40] / (4 + i)
+        waves = np.stack([0.5 + 0.3 * np.sin(x + b) * np.cos(y - b / 2) for b in range(3)])
+        pixels = (waves + 0.02 * rng.standard_normal(waves.shape)).clip(0, 1).astype("<f4")
+        pixels[:, :3, :5] = np.nan
+        paths.append(folder / f"scene{i}.hdr")
+        with create_cube(paths[-1], CubeMeta(*pixels.shape, pixels.dtype)) as cube:
+            cube.write(cube.meta.window, pixels)
+    return paths
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Weights files of small untrained networks, with chance and without."""
+    folder = tmp_path_factory.mktemp("models")
+    torch.manual_seed(0)
+    config = dataclasses.replace(CONFIGS["tiny"], stages=1, units=3, mask_start=0.6)
+    for name, network in {"pdenet": PDENet(config), "template": TemplateNet(config)}.items():
+        spec = ModelSpec(name, dataclasses.asdict(config), 4, {}, "test", extra={"kept": 1})
+        save_model(folder / f"{name}.safetensors", Model(spec, network), {"step": torch.tensor(7)})
+    return {name: folder / f"{name}.safetensors" for name in ("pdenet", "template")}
+
+
+def test_the_command_writes_a_calibrated_model_that_evaluate_and_models_understand(
+    pdenet, scenes, models, tmp_path
+):
+    output = tmp_path / "calibrated.safetensors"
+    arguments = (models["pdenet"], *scenes, "-o", output, "--samples", 4)
+    ran = pdenet("calibrate", *arguments)
+    assert ran.returncode == 0, ran.stderr
+    assert "scene2.hdr" in ran.stdout
+    made = Calibration.of(read_header(output).spec)
+    assert made.samples == 4
+    assert [scene["name"] for scene in made.scenes] == [path.name for path in scenes]
+    assert all(len(digest) == 64 for scene in made.scenes for digest in scene["inputs"].values())
+    assert np.mean([scene["coverage"] for scene in made.scenes]) == pytest.approx(0.9, abs=0.02)
+    assert read_header(output).spec.extra["kept"] == 1
+    assert training_tensors(output)["step"] == 7
+    before, after = load_model(models["pdenet"]).network, load_model(output).network
+    assert all(torch.equal(a, b) for a, b in zip(before.parameters(), after.parameters(), strict=True))
+    shown = pdenet("models", "show", output)
+    assert "90% on 3 scenes with 4 samples" in " ".join(shown.stdout.split())
+    again = pdenet("calibrate", *arguments)
+    assert again.returncode == OutputError.exit_code
+    assert "--overwrite" in again.stderr
+    judged = pdenet("evaluate", "--model", output, "--uncertainty", "--samples", 4, "--json", *scenes)
+    assert judged.returncode == 0, judged.stderr
+    values = [s["uncertainty"]["calibrated"]["values"] for s in json.loads(judged.stdout)["scenes"]]
+    # The two commands meet the same intervals, and in float32 nearly the same numbers.
+    for value, scene in zip(values, made.scenes, strict=True):
+        assert value["interval coverage"] == pytest.approx(scene["coverage"], abs=1e-3)
+        assert value["interval unit width"] == pytest.approx(scene["width"], rel=1e-4)
+
+
+def test_a_scene_in_tiles_calibrates_as_the_whole(scenes, models, tmp_path):
+    def made(name, memory):
+        output = tmp_path / name
+        settings = Settings(memory=memory)
+        return calibrate(str(models["pdenet"]), scenes[:2], output, settings, samples=3).calibration
+
+    whole, tiled = made("whole.safetensors", None), made("tiled.safetensors", 1_000_000)
+    np.testing.assert_allclose(tiled.factors, whole.factors, rtol=0.02)  # two bins
+
+
+def test_a_scene_that_fails_leaves_the_others_to_calibrate(scenes, models, tmp_path):
+    (tmp_path / "broken.hdr").write_text("ENVI\n")
+    output = tmp_path / "out.safetensors"
+    paths = [tmp_path / "broken.hdr", scenes[0]]
+    done = calibrate(str(models["pdenet"]), paths, output, Settings(), samples=2)
+    assert list(done.failed) == [str(paths[0])]
+    assert len(Calibration.of(read_header(output).spec).scenes) == 1
+    with pytest.raises(FormatError):
+        calibrate(str(models["pdenet"]), paths[:1], tmp_path / "none.safetensors", Settings(), samples=2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "says"),
+    [
+        ({}, {"certify": True}, "certify at best .* or leave out --certify"),
+        ({}, {"samples": 1}, "one sample has no spread"),
+        ({"level": 1.5}, {}, "between 0 and 1"),
+        ({"ensemble": "dice"}, {}, "--ensemble dice"),
+        ({"part": "middle"}, {}, "--part middle"),
+    ],
+)
+def test_what_cannot_be_calibrated_is_said_in_a_line(scenes, models, tmp_path, settings, arguments, says):
+    output = tmp_path / "out.safetensors"
+    with pytest.raises(UsageError, match=says) as met:
+        calibrate(str(models["pdenet"]), scenes, output, Settings(**settings), **{"samples": 2} | arguments)
+    assert "\n" not in str(met.value)
+    assert not output.exists()
+
+
+def test_flips_calibrate_a_network_without_chance(scenes, models, tmp_path):
+    with pytest.raises(UsageError, match="--ensemble flips"):
+        calibrate(str(models["template"]), scenes, tmp_path / "no.safetensors", Settings())
+    settings = Settings(ensemble="flips")
+    made = calibrate(str(models["template"]), scenes, tmp_path / "yes.safetensors", settings, samples=8)
+    assert (made.calibration.samples, made.calibration.ensemble) == (8, "flips")

@@ -1,0 +1,317 @@
+"""How well an uncertainty knows the error: measures against naive ones, scipy, and the cubes themselves."""
+
+import csv
+import dataclasses
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import spearmanr
+
+from pdenet_cli import CubeMeta, create_cube
+from pdenet_cli.calibration import KEY, Calibration, Errors
+from pdenet_cli.cube import Cube, Window
+from pdenet_cli.errors import UsageError
+from pdenet_cli.evaluation import uncertainty
+from pdenet_cli.evaluation.sparsification import Sparsification, bins_of, ence, spearman
+from pdenet_cli.evaluation.uncertainty import MEASURES, Guess, errors_of, mean_trust, trust
+from pdenet_cli.evaluation.view import View
+from pdenet_cli.models import Model, ModelSpec, save_model
+from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
+from pdenet_cli.pages.evaluation import evaluation_page
+from pdenet_cli.radiometry import Radiometry
+from pdenet_cli.tools.evaluate import Contest
+from pdenet_cli.tools.truths import Settings
+
+SHAPE = (4, 30, 25)
+
+lengths = st.integers(3, 400)
+few = st.floats(0, 1, width=16)  # so coarse that some are alike
+
+
+def squares_and_uncertainty(data, length):
+    numbers = arrays(np.float64, length, elements=few)
+    return data.draw(numbers), data.draw(numbers)
+
+
+def naive_curve(uncertainty, squares):
+    """Left out one by one, as the definition has it; only for uncertainties that all differ."""
+    pixels = sorted(zip(uncertainty, squares, strict=True), reverse=True)
+    count = len(pixels)
+    left = [pixels[k * count // 100 :] for k in range(100)]
+    return [np.sqrt(sum(square for _, square in rest) / len(rest)) for rest in left]
+
+
+# Numbers.
+
+
+@pytest.mark.parametrize("count", [100, 101, 357])
+def test_areas_are_those_of_a_naive_sparsification(count):
+    rng = np.random.default_rng(count)
+    uncertainty = rng.random(count)
+    squares = (uncertainty * rng.standard_normal(count)) ** 2
+    order = Sparsification.of(uncertainty, squares)
+    curve, best = naive_curve(uncertainty, squares), naive_curve(squares, squares)
+    everything = np.sqrt(squares.mean())
+    assert order.ause == pytest.approx(np.mean(curve) - np.mean(best))
+    assert order.aurg == pytest.approx(everything - np.mean(curve))
+    assert order.share == pytest.approx((np.mean(curve) - np.mean(best)) / (everything - np.mean(best)))
+    assert 0.1 < order.share < 0.9
+
+
+@given(st.data(), lengths)
+@settings(deadline=None)
+def test_best_order_and_no_order_are_the_ends_of_the_scale(data, length):
+    squares, uncertainty = squares_and_uncertainty(data, length)
+    order = Sparsification.of(uncertainty, squares)
+    assert order.ause >= -1e-9
+    assert order.ause + order.aurg == pytest.approx(order.random - order.oracle.mean(), abs=1e-9)
+    best, none = Sparsification.of(squares, squares), Sparsification.of(np.ones(length), squares)
+    assert best.ause == pytest.approx(0, abs=1e-9)
+    assert none.aurg == pytest.approx(0, abs=1e-7)  # all alike: as good as chance, wherever the pixels lie
+
+
+@given(st.data(), lengths, st.randoms())
+@settings(deadline=None)
+def test_the_order_of_the_pixels_in_the_file_does_not_matter(data, length, random):
+    squares, uncertainty = squares_and_uncertainty(data, length)
+    places = list(range(length))
+    random.shuffle(places)
+    one, other = Sparsification.of(uncertainty, squares), Sparsification.of(uncertainty[places], squares[places])
+    np.testing.assert_allclose(one.curve, other.curve, atol=1e-7)
+
+
+@given(st.data(), lengths)
+@settings(deadline=None)
+@pytest.mark.filterwarnings("ignore::scipy.stats.ConstantInputWarning")
+def test_rank_correlation_is_scipys(data, length):
+    first, second = squares_and_uncertainty(data, length)
+    np.testing.assert_allclose(spearman(first, second), spearmanr(first, second).statistic, atol=1e-9)
+
+
+def test_ence_is_that_of_a_naive_loop_and_zero_for_an_honest_size():
+    rng = np.random.default_rng(0)
+    said = rng.uniform(0.1, 1, 20_000)
+    squares = (said * rng.standard_normal(20_000)) ** 2
+    assert ence(said, squares) < 0.05
+    assert ence(said / 4, squares) == pytest.approx(3, abs=0.1)  # four times too sure: |4 - 1| / 1
+    pixels = sorted(zip(said, squares, strict=True))
+    total = 0.0
+    for i in range(10):
+        part = np.array(pixels[2000 * i : 2000 * (i + 1)])
+        size = np.sqrt((part[:, 0] ** 2).mean())
+        total += abs(np.sqrt(part[:, 1].mean()) - size) / size / 10
+    assert ence(said, squares) == pytest.approx(total)
+    assert np.isnan(ence(np.zeros(50), squares[:50]))
+    assert (np.diff(bins_of(said, squares)[0]) > 0).all()
+
+
+# A scene.
+
+
+@pytest.fixture
+def scene():
+    """A truth with holes in the file's numbers, and a guess whose error and spread are known."""
+    rng = np.random.default_rng(1)
+    unit = rng.uniform(0.2, 0.8, SHAPE).astype(np.float32)
+    std = rng.uniform(0.005, 0.05, SHAPE).astype(np.float32)
+    mean = (unit + std * rng.standard_normal(SHAPE)).astype(np.float32)
+    stratum = (rng.random(SHAPE) < 0.3).astype(np.float32)
+    numbers = unit * 1000
+    there = rng.random(SHAPE) < 0.9
+    there[:, :3] = False
+    numbers[~there] = np.nan
+    cubes = [Cube(None, CubeMeta(*SHAPE, np.dtype(np.float32)), a) for a in (mean, std, std + 1e-3, stratum)]
+    truth = Cube(None, CubeMeta(*SHAPE, np.dtype(np.float32)), numbers)
+    view = View(truth, Radiometry((0.001,), (0.0,), "test"), tuple(range(SHAPE[0])), Window(0, 0, *SHAPE[1:]))
+    return view, Guess(*cubes), there, np.abs(mean - unit)
+
+
+@pytest.fixture
+def calibration():
+    rng = np.random.default_rng(2)
+    errors = [
+        Errors.of(rng.standard_normal(4000), np.ones(4000), rng.integers(2, size=4000), np.ones(4000, bool))
+        for _ in range(4)
+    ]
+    return Calibration.fit(errors)
+
+
+def test_coverage_and_width_are_counted_value_by_value(scene, calibration):
+    view, guess, there, error = scene
+    judged = trust(view, guess, calibration, 0.8)
+    half = np.array(calibration.at(0.8))[guess.stratum.array.astype(int)] * guess.spread.array
+    assert judged.values["interval coverage"] == pytest.approx((error <= half)[there].mean(), abs=1e-6)
+    assert judged.values["interval unit width"] == pytest.approx(2 * half[there].mean(), rel=1e-5)
+    assert judged.values["interval width"] == pytest.approx(2000 * half[there].mean(), rel=1e-5)
+    covered = [(error <= half)[b][there[b]].mean() for b in range(SHAPE[0])]
+    assert judged.bands["interval coverage"] == pytest.approx(covered, abs=1e-6)
+    place = judged.reliability["nominal"].index(0.8)
+    assert judged.reliability["met"][place] == pytest.approx(judged.values["interval coverage"], abs=2e-3)
+
+
+def test_order_is_judged_on_pixels_merged_over_their_valid_bands(scene):
+    view, guess, there, error = scene
+    judged = trust(view, guess, None, 0.9)
+    some = there.any(0)
+    count = there.sum(0)[some]
+    squares = np.where(there, error.astype(float) ** 2, 0).sum(0)[some] / count
+    std = np.sqrt(np.where(there, guess.std.array.astype(float) ** 2, 0).sum(0)[some] / count)
+    curve, best = naive_curve(std, squares), naive_curve(squares, squares)
+    assert judged.values["AUSE"] == pytest.approx(np.mean(curve) - np.mean(best), rel=1e-4)
+    assert judged.values["Spearman"] == pytest.approx(spearmanr(std, squares).statistic, abs=1e-4)
+    np.testing.assert_allclose(judged.curves["std"], curve, rtol=1e-4)
+    band = Sparsification.of(guess.std.array[2][there[2]].astype(float), error[2][there[2]].astype(float) ** 2)
+    assert judged.bands["AUSE/random"][2] == pytest.approx(band.share, rel=1e-3)
+
+
+def test_without_a_calibration_there_is_no_coverage(scene):
+    view, guess, *_ = scene
+    judged = trust(view, guess, None, 0.9)
+    assert judged.level is None
+    assert not judged.reliability
+    assert np.isnan(judged.values["interval coverage"])
+    assert np.isfinite(judged.values["AUSE"])
+    assert set(judged.curves) == {"std", "best", "random"}
+
+
+def test_bands_read_in_any_number_give_the_same(scene, calibration, monkeypatch):
+    view, guess, *_ = scene
+    whole, errors = trust(view, guess, calibration, 0.9), errors_of(view, guess)
+    monkeypatch.setattr(uncertainty, "CHUNK_VALUES", 1)
+    assert trust(view, guess, calibration, 0.9) == whole
+    np.testing.assert_array_equal(errors_of(view, guess).counts, errors.counts)
+
+
+def test_a_band_without_a_value_is_a_gap_not_a_failure(scene, calibration):
+    view, guess, *_ = scene
+    view.cube.array[1] = np.nan
+    judged = trust(view, guess, calibration, 0.9)
+    assert np.isnan(judged.bands["AUSE"][1])
+    assert np.isfinite([judged.values[measure.name] for measure in MEASURES]).all()
+
+
+# `pdenet evaluate --uncertainty`.
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    torch.manual_seed(0)
+    config = dataclasses.replace(CONFIGS["tiny"], stages=1, units=3, mask_start=0.6)
+    errors = [Errors(np.ones((2, 2002), np.int64), np.ones(2))] * 3
+    extra = {KEY: Calibration.fit(errors, samples=4).to_dict()}
+    kinds = {
+        "calibrated": ("pdenet", PDENet, extra),
+        "bare": ("pdenet", PDENet, {}),
+        "plain": ("template", TemplateNet, {}),
+    }
+    for name, (network, kind, more) in kinds.items():
+        spec = ModelSpec(network, dataclasses.asdict(config), 4, {}, "test", extra=more)
+        save_model(folder / f"{name}.safetensors", Model(spec, kind(config)))
+    return {name: str(folder / f"{name}.safetensors") for name in kinds}
+
+
+@pytest.fixture(scope="module")
+def truths(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("truths")
+    paths = []
+    for i in range(2):
+        pixels = np.random.default_rng(i).random((3, 32, 40)).astype("<f4")
+        paths.append(folder / f"<{i}>.hdr")
+        with create_cube(paths[-1], CubeMeta(*pixels.shape, pixels.dtype)) as cube:
+            cube.write(cube.meta.window, pixels)
+    return paths
+
+
+def contest(models, names, samples=(4,), **settings):
+    return Contest([models[name] for name in names], samples, 0, "cpu", Settings(uncertainty=True, **settings))
+
+
+@pytest.fixture(scope="module")
+def evaluated(models, truths):
+    return contest(models, ("calibrated", "bare", "plain")).run(truths)
+
+
+def test_every_model_with_samples_is_judged_and_the_others_are_only_scored(evaluated):
+    assert evaluated.systems == ("bicubic", "calibrated", "bare", "plain")
+    assert list(evaluated.trusts()) == ["calibrated", "bare"]
+    told = json.loads(json.dumps(evaluated.to_dict()))
+    means = told["uncertainty"]["calibrated"]
+    coverages = [scene["uncertainty"]["calibrated"]["values"]["interval coverage"] for scene in told["scenes"]]
+    assert means["interval coverage"] == pytest.approx(np.mean(coverages))
+    assert told["uncertainty"]["bare"]["interval coverage"] is None
+    assert told["level"] == 0.9
+    assert "90%" in told["models"]["calibrated"]["guarantee"]
+    rows = list(csv.DictReader(io.StringIO(evaluated.to_csv())))
+    found = [row for row in rows if row["metric"] == "interval coverage" and row["system"] == "calibrated"]
+    assert len(found) == 2 * (1 + 3)  # each scene and each of its bands
+
+
+def test_scores_are_those_of_an_evaluation_without_uncertainty(evaluated, models, truths):
+    plain = Contest([models["bare"]], (4,), 0, "cpu", Settings()).run(truths)
+    assert plain.means()["bare"] == pytest.approx(evaluated.means()["bare"])
+    assert plain.to_dict()["uncertainty"] == {}
+
+
+def test_the_page_has_tables_and_charts_of_the_uncertainty(evaluated):
+    page = evaluation_page(evaluated)
+    assert page.count("Sparsification, ") == page.count("Error by standard deviation, ") == 4
+    assert page.count("Reliability, ") == page.count("Error by half width at 68.3 %, ") == 2
+    assert "90.0% intervals" in page
+    assert "&lt;1&gt;.hdr" in page
+    assert "<1>" not in page
+
+
+def test_means_leave_out_what_a_scene_has_not(evaluated):
+    one, other = evaluated.trusts()["calibrated"].values()
+    gap = dataclasses.replace(other, values=other.values | {"AUSE": float("nan")})
+    assert mean_trust([one, gap])["AUSE"] == one.values["AUSE"]
+
+
+def test_another_number_of_samples_than_the_calibrations_is_told(models, truths):
+    notes = []
+    contest(models, ("calibrated",), (2,)).run(truths[:1], say=notes.append)
+    assert notes
+    assert "calibrated with 4 samples" in notes[0]
+
+
+def test_flips_make_a_network_without_chance_unsure(models, truths):
+    judged = contest(models, ("plain",), (8,), ensemble="flips").run(truths[:1])
+    assert judged.trusts()["plain"]["<0>.hdr"].values["ENCE"] > 0  # NaN where no sample differs
+
+
+@pytest.mark.parametrize(
+    ("names", "samples", "settings", "says"),
+    [
+        (("plain",), (4,), {}, "no model gives more than one sample"),
+        (("bare",), (1,), {}, "no model gives more than one sample"),
+        (("bare",), (1, 2), {}, "one number of --samples"),
+        (("calibrated",), (4,), {"level": 0.9999}, r"calibrated from 0\.1 to 0\.995"),
+    ],
+)
+def test_what_cannot_be_judged_is_said_in_a_line(models, names, samples, settings, says):
+    with pytest.raises(UsageError, match=says):
+        contest(models, names, samples, **settings)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"), [(("--uncertainty",), "give --model"), (("--level", "0.8"), "give --uncertainty")]
+)
+def test_wrong_options_end_in_a_line(pdenet, truths, arguments, says):
+    ran = pdenet("evaluate", *truths, *arguments)
+    assert ran.returncode == UsageError.exit_code
+    assert says in ran.stderr
+
+
+def test_the_command_prints_the_tables(pdenet, models, truths):
+    ran = pdenet("evaluate", "--model", models["calibrated"], "--uncertainty", "--samples", 4, *truths)
+    assert ran.returncode == 0, ran.stderr
+    assert "90.0% intervals" in ran.stdout
+    assert "AUSE/random" in ran.stdout
+    assert "<1>.hdr" in ran.stdout

@@ -1,0 +1,461 @@
+"""The page and picture of `pdenet uncertainty`: what they hold is what the cubes hold, and a browser shows it."""
+
+import dataclasses
+import io
+import json
+import re
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from skimage.color import rgb2lab
+from skimage.io import imread
+
+from pdenet_cli import CubeMeta, create_cube, open_cube
+from pdenet_cli.cube import Cube
+from pdenet_cli.models import Model, ModelSpec, save_model
+from pdenet_cli.networks.pdenet import CONFIGS, PDENet
+from pdenet_cli.pages import sight as sights
+from pdenet_cli.pages.risk import risk_png
+from pdenet_cli.pages.sight import Packed, Sight, Spectra, breaks, packed, round_levels, shares_above, spectra_of
+from pdenet_cli.pages.uncertainty import Facts, from_cubes, ordinal, share_text, uncertainty_page
+from pdenet_cli.picture import coloured
+from tests.browser import Browser, needs_browser
+from tests.test_upscale import calibration
+
+FACTS = Facts("field", "general-x4", 8, "std", "standard deviation of the samples", level=0.9)
+WAVES = (450.0, 500.0, 550.0, 600.0, 650.0, 700.0)
+ROWS, COLUMNS = 40, 60
+
+
+def in_memory(pixels, **meta):
+    pixels = np.asarray(pixels)
+    return Cube("cube", CubeMeta(*pixels.shape, pixels.dtype, **meta), pixels)
+
+
+def some_cubes(rows=ROWS, columns=COLUMNS, bands=6, seed=0):
+    """A mean of 16-bit numbers, the ends of its interval, its std, and that merged; a corner has no data."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[:rows, :columns]
+    mean = np.stack([2000 + 30 * x + 10 * y + 100 * b for b in range(bands)]).astype("<u2")
+    std = (rng.gamma(2.0, 20.0, (bands, rows, columns)) + 3 * x).astype("<f4")
+    std[:, :5, :8] = np.nan
+    mean[:, :5, :8] = 0
+    merged = np.sqrt((std.astype("f8") ** 2).mean(0))[None].astype("<f4")
+    told = dict(wavelengths=WAVES[:bands], wavelength_units="nm") if bands <= len(WAVES) else {}
+    return dict(
+        mean=in_memory(mean, nodata=0, **told),
+        low=in_memory((mean - 3 * std).astype("<f4"), nodata=float("nan")),
+        high=in_memory((mean + 2 * std).astype("<f4"), nodata=float("nan")),
+        std=in_memory(std, nodata=float("nan")),
+        risk=in_memory(merged, nodata=float("nan")),
+    )
+
+
+def page_of(cubes, facts=FACTS):
+    return from_cubes(cubes["mean"], cubes["low"], cubes["high"], cubes["risk"], facts)
+
+
+def unpacked(parcel, shape):
+    """(map, mean, low, high) as the page's script reads them, written a second time."""
+    rows, columns = shape[1:]
+    content = np.frombuffer(zlib.decompress(parcel.content), np.uint8)
+    risk = content[: 4 * rows * columns].view("<f4").reshape(rows, columns)
+    halves = content[4 * rows * columns :].reshape(3, 2, *shape).astype(int)
+    codes = halves[:, 0] + 256 * halves[:, 1]
+    size, lowest = (np.array(values)[:, None, None] for values in (parcel.size, parcel.lowest))
+    mean = np.where(codes[0] > 0, lowest + (codes[0] - 1) * size, np.nan)
+    return risk, mean, mean - codes[1] * size, mean + codes[2] * size
+
+
+# What a page holds.
+
+
+@given(st.integers(1, 23), st.integers(1, 19), st.integers(1, 4), st.integers(1, 9), st.integers(1, 400))
+@settings(deadline=None, max_examples=60)
+def test_spectra_read_in_strips_are_every_so_many_th_pixel_of_the_cube(rows, columns, bands, step, at_once):
+    pixels = np.arange(bands * rows * columns, dtype="<i4").reshape(bands, rows, columns)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sights, "BLOCK_VALUES", at_once)
+        got = spectra_of(in_memory(pixels, nodata=3), step)
+    wanted = np.where(pixels == 3, np.nan, pixels)[:, ::step, ::step]
+    np.testing.assert_array_equal(got, wanted)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 6), st.integers(1, 6), st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_packed_spectra_come_back_to_a_step_of_their_band(seed, bands, rows, columns, holes):
+    rng = np.random.default_rng(seed)
+    mean = rng.normal(size=(bands, rows, columns)) * 10.0 ** rng.integers(-4, 5, (bands, 1, 1))
+    low, high = mean - rng.random(mean.shape), mean + rng.random(mean.shape)
+    if holes:
+        nothing = rng.random(mean.shape) < 0.3
+        mean, low, high = (np.where(nothing, np.nan, values) for values in (mean, low, high))
+    values = [v.astype(np.float32) for v in (mean, low, high)]
+    risk = rng.random((rows, columns)).astype(np.float32)
+    parcel = Packed.of(Spectra(*values, risk, 1, "band", tuple(range(bands)), "band"))
+    back = unpacked(parcel, mean.shape)
+    np.testing.assert_array_equal(back[0], risk)
+    half = np.array(parcel.size)[:, None, None] / 2
+    for got, wanted in zip(back[1:], values, strict=True):
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
+        assert (np.abs(got - wanted) <= half * 1.001 + 1e-6 * np.abs(wanted))[np.isfinite(wanted)].all()
+
+
+def test_spectra_that_do_not_fit_are_thinned_until_they_do():
+    cubes = some_cubes()
+    spectra = Spectra.of(cubes["mean"], cubes["risk"], (cubes["low"], cubes["high"]), level=0.9)
+    whole = len(Packed.of(spectra).content)
+    fewer, parcel = packed(spectra, most=whole // 3)
+    assert spectra.step == 1
+    assert fewer.step in (2, 4)
+    assert len(parcel.content) <= whole // 3
+    np.testing.assert_array_equal(fewer.mean, spectra.mean[:, :: fewer.step, :: fewer.step])
+    np.testing.assert_array_equal(fewer.risk, cubes["risk"].read()[0, :: fewer.step, :: fewer.step])
+
+
+def test_a_page_of_many_spectra_stays_small_and_says_what_it_left_out():
+    cubes = some_cubes(rows=300, columns=320, bands=60)
+    text = page_of(cubes)
+    assert len(text) < 15e6
+    assert "the spectrum of every 2nd pixel" in text
+
+
+def test_without_an_interval_the_band_is_two_std_and_is_called_so():
+    cubes = some_cubes()
+    spectra = Spectra.of(cubes["mean"], cubes["risk"], std=cubes["std"])
+    mean, std = cubes["mean"].read().astype("f8"), cubes["std"].read()
+    np.testing.assert_allclose(spectra.high, mean + 2 * std, rtol=1e-6)
+    np.testing.assert_allclose(spectra.low, mean - 2 * std, rtol=1e-3, atol=0.01)
+    assert np.isnan(spectra.mean[:, :5, :8]).all()
+    text = from_cubes(cubes["mean"], None, None, cubes["risk"], FACTS, cubes["std"])
+    assert "± 2 std of the samples, not calibrated" in text
+    assert "90 % interval" in page_of(cubes)
+
+
+def test_bad_bands_leave_a_gap_in_the_spectra():
+    cubes = some_cubes()
+    good = (True, True, False, True, True, True)
+    mean = in_memory(cubes["mean"].array, nodata=0, wavelengths=WAVES, good_bands=good)
+    spectra = Spectra.of(mean, cubes["risk"], std=cubes["std"])
+    assert np.isnan(spectra.mean[2]).all()
+    assert np.isfinite(spectra.mean[3, 10:]).all()
+
+
+@pytest.mark.parametrize(
+    ("places", "broken"),
+    [
+        ((400, 410, 420, 600, 610), [3]),  # bands of water vapour were taken out
+        ((900, 910, 920, 905, 915, 925), [3]),  # the second detector begins before the first ends
+        ((700, 600, 500, 400), []),
+        ((0, 1, 2), []),
+        ((5,), []),
+        ((5, 5), []),
+    ],
+)
+def test_a_line_is_broken_where_wavelengths_are_missing_or_start_over(places, broken):
+    assert breaks(places) == broken
+
+
+# Levels.
+
+
+@given(st.lists(st.floats(2**-20, 2**20, width=32), min_size=1, max_size=40), st.integers(1, 7))
+@settings(deadline=None)
+def test_levels_are_inside_the_map_and_shares_do_not_depend_on_the_cut(values, parts):
+    risk = np.array([[*values, np.nan]], np.float32)
+    levels = round_levels(risk)
+    assert 1 <= len(levels) <= sights.MOST_LEVELS
+    assert list(levels) == sorted(set(levels))
+    whole = shares_above(iter([risk]), levels)
+    assert whole == shares_above(iter(np.array_split(risk, parts, axis=1)), levels)
+    for level, share in whole:
+        assert share == pytest.approx(np.mean(np.array(values, np.float32) > level))
+
+
+def test_levels_are_round_numbers():
+    assert round_levels(np.array([[0.03, 0.7, 4.2]], np.float32)) == (0.1, 0.2, 0.5, 1, 2)
+    assert round_levels(np.zeros((2, 2), np.float32)) == ()
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0, "0.00 %"), (1e-6, "under 0.01 %"), (0.999999, "over 99.99 %"), (0.125, "12.50 %")]
+)
+def test_no_share_is_called_none_or_all_that_is_not(share, text):
+    assert share_text(share) == text
+
+
+def test_ordinals():
+    assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 22, 103, 113)] == [
+        *("1st", "2nd", "3rd", "4th", "11th", "12th", "22nd", "103rd", "113th")
+    ]
+
+
+# Colours.
+
+
+def test_colours_grow_lighter_with_the_value_so_that_all_eyes_and_a_grey_printer_show_it():
+    lightness = rgb2lab(coloured(np.linspace(0, 1, 256, dtype=np.float32)[None], 1.0))[0, :, 0]
+    assert (np.diff(lightness) > -0.5).all()  # 8-bit colours round
+    assert lightness[-1] - lightness[0] > 60
+
+
+def test_nothing_is_hatched_grey_that_is_no_colour_of_the_scale():
+    picture = coloured(np.full((8, 8), np.nan), 1.0)
+    assert len(np.unique(picture)) == 2
+    assert (np.ptp(picture.astype(int), axis=-1) == 0).all()
+
+
+@pytest.mark.parametrize("shape", [(60, 80), (400, 20), (20, 400), (1, 1)])
+def test_the_picture_has_the_map_a_colour_bar_and_a_legend_for_nothing(shape):
+    risk = np.linspace(0, 5, shape[0] * shape[1], dtype=np.float32).reshape(shape)
+    whole = imread(io.BytesIO(risk_png(risk, "field: std", "std, the file's numbers")))
+    low, high = (coloured(np.array([[v]]), 1.0)[0, 0] for v in (0.0, 1.0))
+    for colour in (low, high):  # both ends are there, in the map or in the bar
+        assert (np.abs(whole[..., :3].astype(int) - colour).sum(-1) < 12).sum() > 50
+    risk[: shape[0] // 2] = np.nan
+    holed = imread(io.BytesIO(risk_png(risk, "field: std", "std, the file's numbers")))
+    grey = (np.abs(holed[..., :3].astype(int) - 204).max(-1) < 3).sum()
+    assert grey > (np.abs(whole[..., :3].astype(int) - 204).max(-1) < 3).sum() or shape == (1, 1)
+
+
+def test_an_empty_map_makes_a_picture_and_a_page():
+    cubes = some_cubes()
+    empty = in_memory(np.full((1, ROWS, COLUMNS), np.nan, "<f4"), nodata=float("nan"))
+    assert risk_png(empty.read()[0], "field", "std")
+    text = from_cubes(cubes["mean"], None, None, empty, FACTS)
+    assert "0 or empty everywhere" in text
+
+
+# The page.
+
+
+def test_the_page_loads_nothing_and_believes_no_name():
+    cubes = some_cubes()
+    name = "a</script><script>alert(1)</script>&'\"x"
+    text = page_of(cubes, Facts(name, name, 8, name, name, name, record={name: name}))
+    assert "alert(1)</script>" not in text
+    assert text.count("<script") == text.count("</script>") == 3
+    assert not re.search(r"url\(|@import|https?:", text)
+    assert all(address.startswith("data:") for address in re.findall(r'(?:src|href)="([^"]*)"', text))
+    assert '<html lang="en">' in text
+    assert "<img" in text
+    assert all("alt=" in tag for tag in re.findall(r"<img[^>]*>", text))
+
+
+def test_the_page_is_the_same_from_files_of_any_order_of_axes(tmp_path):
+    cubes = some_cubes()
+    want = page_of(cubes)
+    for interleave in ("bil", "bip"):
+        stored = {}
+        for name, cube in cubes.items():
+            meta = CubeMeta(**{**cube.meta.__dict__, "interleave": interleave})
+            with create_cube(tmp_path / f"{interleave}_{name}.hdr", meta) as written:
+                written.write(meta.window, cube.read())
+            stored[name] = open_cube(tmp_path / f"{interleave}_{name}.hdr")
+        assert page_of(stored) == want
+
+
+# The command.
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A small untrained model that is calibrated."""
+    torch.manual_seed(0)
+    config = dataclasses.replace(CONFIGS["tiny"], stages=1, units=2)
+    told = {"calibration": calibration().to_dict()}
+    spec = ModelSpec("pdenet", dataclasses.asdict(config), 4, {}, "test", extra=told)
+    path = tmp_path_factory.mktemp("model") / "small.safetensors"
+    save_model(path, Model(spec, PDENet(config)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "shown", "band"),
+    [
+        ((), "interval", "90 % interval"),
+        (("--map", "std"), "std", "± 2 std of the samples, not calibrated"),
+        (("--tolerance", 5, "--level", 0.8), "risk", "80 % interval"),
+        (("--map", "angle"), "angle", ""),
+    ],
+)
+def test_the_command_writes_the_page_of_its_most_telling_map(
+    make_cube, pdenet, model, tmp_path, options, shown, band
+):
+    scene, _ = make_cube()
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "out", "--model", model, "--samples", 4, *options)
+    assert ran.returncode == 0, ran.stderr
+    text = (tmp_path / "out" / "scene_uncertainty.html").read_text(encoding="utf-8")
+    facts = json.loads(re.search(r'id="facts">(.*?)</script>', text)[1])
+    assert (facts["map"], facts["band"]) == (shown, band)
+    assert (facts["rows"], facts["columns"], facts["bands"]) == (36, 28, 5)
+    assert imread(tmp_path / "out" / "scene_uncertainty.png").ndim == 3
+    assert open_cube(tmp_path / "out" / "scene_mean.hdr").meta.dtype == np.uint16
+    told = json.loads((tmp_path / "out" / "scene.report.json").read_text())
+    assert told["outputs"]["page"].endswith("scene_uncertainty.html")
+
+
+def test_a_page_that_exists_is_not_replaced_unasked_and_none_is_made_unwanted(make_cube, pdenet, model, tmp_path):
+    scene, _ = make_cube()
+    command = ("uncertainty", scene, "-o", tmp_path / "out", "--model", model, "--samples", 2, "--map", "std")
+    assert pdenet(*command, "--no-page").returncode == 0
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert not names & {"scene_uncertainty.html", "scene_uncertainty.png", "scene_mean.hdr"}
+    for path in (tmp_path / "out").iterdir():
+        path.unlink()
+    page = tmp_path / "out" / "scene_uncertainty.html"
+    page.write_text("mine")
+    ran = pdenet(*command)
+    assert ran.returncode != 0
+    assert "--overwrite" in ran.stderr
+    assert page.read_text() == "mine"
+    assert pdenet(*command, "--overwrite").returncode == 0
+    assert page.read_text().startswith("<!doctype html>")
+
+
+# A browser.
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    browser = Browser(tmp_path_factory.mktemp("browser"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Writes a page of some cubes and opens it, at an address within it."""
+
+    def open_page(cubes, where="", facts=FACTS, longest=sights.LONGEST, most=sights.MOST_VALUES):
+        interval = cubes["low"], cubes["high"]
+        spectra = Spectra.of(cubes["mean"], cubes["risk"], interval, level=facts.level, most_values=most)
+        text = uncertainty_page(Sight.of(cubes["mean"], cubes["risk"], longest), spectra, facts)
+        path = tmp_path / "page with a space.html"
+        path.write_text(text, encoding="utf-8")
+        browser.complaints.clear()
+        browser.requests.clear()
+        browser.ask("Page.navigate", url="about:blank")
+        browser.open(path.as_uri() + where, 'document.body?.dataset.ready === "yes"')
+        return browser
+
+    return open_page
+
+
+VIEW = "#views figure:nth-child({}) .view"
+
+
+def drawn(browser):
+    return browser.value('document.querySelector("#chart .mean").getAttribute("points")')
+
+
+@needs_browser
+def test_a_click_on_a_pixel_shows_its_spectrum(opened):
+    cubes = some_cubes()
+    page = opened(cubes)
+    before = drawn(page)
+    row, column = 30, 12
+    page.click(VIEW.format(2), (column + 0.5) / COLUMNS, (row + 0.5) / ROWS)
+    assert page.text("#told").startswith(
+        f"Row {row}, column {column}: std {cubes['risk'].read()[0, row, column]:.3f}"[:-2]
+    )
+    assert drawn(page) != before
+    assert page.value("location.hash") == f"#{row},{column}"
+    page.value('document.getElementById("numbers").open = true')
+    page.wait('document.querySelectorAll("#listed tr").length === 6')
+    cells = page.value(
+        '[...document.querySelectorAll("#listed tr")].map(r => [...r.cells].map(c => +c.textContent))'
+    )
+    for band, (place, *told) in enumerate(cells):
+        wanted = [cubes[name].read()[band, row, column] for name in ("mean", "low", "high")]
+        assert place == WAVES[band]
+        assert told == pytest.approx(wanted, abs=1.5)  # a step of the band's range, then whole numbers
+    assert page.complaints == []
+    assert all(address.startswith(("file:", "data:", "blob:")) for address in page.requests)
+
+
+@needs_browser
+def test_arrow_keys_move_the_pixel_and_stop_at_the_edge(opened):
+    page = opened(some_cubes(), "#20,30")
+    assert page.text("#told").startswith("Row 20, column 30:")
+    page.press("Tab")
+    assert page.value("document.activeElement.id") == "views"
+    before = drawn(page)
+    page.press("ArrowRight")
+    assert page.text("#told").startswith("Row 20, column 31:")
+    assert drawn(page) != before
+    page.press("ArrowDown", shift=True)
+    assert page.text("#told").startswith("Row 30, column 31:")
+    for _ in range(3):
+        page.press("ArrowDown", shift=True)
+    assert page.value("location.hash") == "#39,31"
+    assert page.complaints == []
+
+
+@needs_browser
+def test_the_pointer_shows_a_pixel_in_both_pictures_and_gives_way_to_the_chosen_one(opened):
+    page = opened(some_cubes(), "#20,30")
+    chosen = drawn(page)
+    page.move(VIEW.format(1), 50.5 / COLUMNS, 8.5 / ROWS)
+    page.wait('document.getElementById("told").textContent.startsWith("Row 8, column 50:")')
+    assert drawn(page) != chosen
+    places = page.value('[...document.querySelectorAll(".view .down")].map(line => line.style.left)')
+    assert places[0] == places[1] == f"{100 * 50.5 / COLUMNS:.4f}%"
+    page.move("h1", 0.5, 0.5)
+    page.wait('document.getElementById("told").textContent.startsWith("Row 20, column 30:")')
+    assert drawn(page) == chosen
+
+
+@needs_browser
+def test_the_pointer_over_the_spectrum_tells_a_band(opened):
+    cubes = some_cubes()
+    page = opened(cubes, "#20,30")
+    page.move("#chart", 0.97, 0.5)
+    told = page.text("#told-band")
+    mean = cubes["mean"].read()[-1, 20, 30]
+    assert told.startswith(f"700 nm (band 5): {mean}; 90 % interval: ")
+
+
+@needs_browser
+def test_a_pixel_without_data_says_so(opened):
+    page = opened(some_cubes(), "#2,2")
+    assert page.text("#told") == "Row 2, column 2: no data"
+    assert page.value('document.querySelectorAll("#chart .mean").length') == 0
+    assert page.complaints == []
+
+
+@needs_browser
+@pytest.mark.parametrize("where", ["", "#x", "#9999,9999", "#-1,2"])
+def test_any_address_opens(opened, where):
+    page = opened(some_cubes(), where)
+    assert re.match(r"Row \d+, column \d+:", page.text("#told"))
+    assert page.complaints == []
+
+
+@needs_browser
+def test_thinned_spectra_are_those_of_the_pixels_that_the_page_names(opened):
+    cubes = some_cubes()
+    page = opened(cubes, longest=25, most=len(WAVES) * 300)  # pictures of every 3rd pixel, spectra of other ones
+    step = page.value("facts.step")
+    assert step == 3
+    page.click(VIEW.format(1), 0.6, 0.7)
+    row, column = map(int, re.match(r"Row (\d+), column (\d+)", page.text("#told")).groups())
+    assert row % step == column % step == 0
+    assert abs(row - 0.7 * ROWS) <= 2 * step
+    assert abs(column - 0.6 * COLUMNS) <= 2 * step
+    told = float(re.search(r"std ([\d.]+)", page.text("#told"))[1])
+    assert told == pytest.approx(cubes["risk"].read()[0, row, column], rel=1e-3)
+
+
+@needs_browser
+def test_nothing_sticks_out_of_a_narrow_window(opened):
+    page = opened(some_cubes())
+    for width in (1280, 400):
+        page.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+        assert page.value("document.documentElement.scrollWidth <= innerWidth")
+    page.ask("Emulation.clearDeviceMetricsOverride")
+    assert page.value("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
