@@ -330,6 +330,18 @@ def test_what_cannot_be_calibrated_is_said_in_a_line(scenes, models, tmp_path, s
     assert not output.exists()
 
 
+def test_a_folder_is_never_replaced_by_a_model(scenes, models, tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "precious").touch()
+    for write in (
+        lambda path: calibrate(str(models["pdenet"]), scenes, path, Settings(), samples=2, overwrite=True),
+        lambda path: save_model(path, load_model(models["pdenet"])),
+    ):
+        with pytest.raises(OutputError, match="is a folder"):
+            write(tmp_path / "models")
+    assert (tmp_path / "models" / "precious").exists()
+
+
 def test_flips_calibrate_a_network_without_chance(scenes, models, tmp_path):
     with pytest.raises(UsageError, match="--ensemble flips"):
         calibrate(str(models["template"]), scenes, tmp_path / "no.safetensors", Settings())

@@ -95,7 +95,7 @@ def evaluate(
     MPSNR, PSNR, MSSIM, SAM, RMSE, ERGAS, CC and UIQI under a named protocol. Nodata and bad bands are left out.
     --uncertainty adds coverage and width of the intervals, AUSE, AURG, Spearman and ENCE.
     """
-    from pdenet_cli.formats.output import refuse_existing, write_beside
+    from pdenet_cli.formats.output import refuse_existing, refuse_folders, write_beside
     from pdenet_cli.tools.truths import Settings
 
     if pixel and html is None:
@@ -104,7 +104,9 @@ def evaluate(
         raise UsageError("--uncertainty judges the samples of a model; give --model too.")
     if level is not None and not uncertainty:
         raise UsageError("--level is that of the intervals; give --uncertainty too.")
-    refuse_existing(tuple(path for path in (html, csv) if path is not None), overwrite)
+    files_to_write = tuple(path for path in (html, csv) if path is not None)
+    refuse_folders(files_to_write)
+    refuse_existing(files_to_write, overwrite)
     settings = Settings(
         protocol=protocol,
         part=part,

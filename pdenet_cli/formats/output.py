@@ -63,8 +63,16 @@ def refuse_existing(finals: tuple[Path, ...], overwrite: bool) -> None:
             raise OutputError(f"{final.parent}: no permission to write there.")
 
 
+def refuse_folders(files: tuple[Path, ...]) -> None:
+    """Stop before any work if a folder has the name of a file: not even --overwrite empties a folder."""
+    for file in files:
+        if file.is_dir():
+            raise OutputError(f"{file} is a folder. Give the name of a file in it.")
+
+
 def write_beside(path: Path, content: bytes, *, overwrite: bool = False) -> None:
     """Write a small file as outputs are written: refused if it exists, never half there."""
+    refuse_folders((path,))
     refuse_existing((path,), overwrite)
     part = beside(path)
     try:

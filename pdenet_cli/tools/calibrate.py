@@ -15,7 +15,7 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import PdenetError, UsageError
 from pdenet_cli.evaluation.trial import coarse, run, scratch
 from pdenet_cli.evaluation.uncertainty import Guess, errors_of
-from pdenet_cli.formats.output import refuse_existing
+from pdenet_cli.formats.output import refuse_existing, refuse_folders
 from pdenet_cli.inference import Posterior
 from pdenet_cli.models import Model, choose_device, find_model, load_model, save_model, training_tensors
 from pdenet_cli.report import hashes
@@ -58,6 +58,7 @@ def calibrate(
     """Write `model` again with the factors that make its intervals hold on `scenes`, without those that fail."""
     started = time.monotonic()
     source = find_model(model)
+    refuse_folders((output,))
     refuse_existing((output,), overwrite)
     loaded = load_model(source, choose_device(device))
     posterior = Posterior(loaded, samples, seed, settings.ensemble)
