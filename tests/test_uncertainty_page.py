@@ -222,6 +222,10 @@ def test_the_picture_has_the_map_a_colour_bar_and_a_legend_for_nothing(shape):
     assert grey > (np.abs(whole[..., :3].astype(int) - 204).max(-1) < 3).sum() or shape == (1, 1)
 
 
+def test_a_name_with_dollars_is_no_formula():
+    assert risk_png(np.ones((4, 5), np.float32), "field$1_$^.hdr: std", "std")
+
+
 def test_an_empty_map_makes_a_picture_and_a_page():
     cubes = some_cubes()
     empty = in_memory(np.full((1, ROWS, COLUMNS), np.nan, "<f4"), nodata=float("nan"))

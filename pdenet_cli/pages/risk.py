@@ -23,7 +23,7 @@ def risk_png(risk: Map, title: str, unit: str, step: int = 1) -> bytes:
     size = max(columns * scale, 3.5) + 1.6, max(rows * scale, 2.5) + 1.2
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
-    axes.set_title(title, fontsize=10, wrap=True)
+    axes.set_title(title.replace("$", r"\$"), fontsize=10, wrap=True)  # a name is no formula
     axes.patch.set(facecolor="0.80", edgecolor="0.55", hatch="////")  # seen where the map has nothing
     extent = (-0.5, columns * step - 0.5, rows * step - 0.5, -0.5)
     top = upper_end(risk)
