@@ -1,7 +1,9 @@
 """Calibration: intervals that hold what they promise on made-up posteriors, and the command that finds them."""
 
 import dataclasses
+import inspect
 import json
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +14,9 @@ from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, create_cube
 from pdenet_cli.calibration import EDGE, KEY, LEVELS, RATIOS, Calibration, Errors, spread, strata, unseen
+from pdenet_cli.cli.calibrate import calibrate as calibrate_command
+from pdenet_cli.cli.evaluate import evaluate
+from pdenet_cli.cli.upscale import uncertainty, upscale
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.models import Model, ModelSpec, load_model, read_header, save_model, training_tensors
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
@@ -21,6 +26,7 @@ from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.truths import Settings
 
 SIDE = 40
+SAMPLING = (calibrate_command, evaluate, uncertainty, upscale)
 
 
 def seen(rng, too_small=1.0, samples=12, edges=0.5):
@@ -126,14 +132,32 @@ def test_what_is_proved_is_the_bound_on_the_share_that_was_missed():
 def test_too_few_scenes_say_which_level_can_be_proved():
     few = pool(12, lambda rng: 2.0)
     # 1 - 0.1 ** (1 / 12) = 0.1746: at best 82.5 % with 12 scenes, and 22 are needed for 90 %.
-    with pytest.raises(
-        UsageError, match=r"12 scenes with \w+ pixels certify at best 82\.5%.*--level 0\.825.*22 scenes"
-    ):
+    with pytest.raises(UsageError, match=r"12 scenes can certify at best 82\.5%.*--level 0\.825.*22 scenes"):
         Calibration.fit(few, level=0.9, certify=True)
+    flat = errors(*seen(np.random.default_rng(0), edges=0))
+    with pytest.raises(UsageError, match=r"12 scenes with edge pixels can certify at best 82\.5%"):
+        Calibration.fit([*few, *[flat] * 12], level=0.9, certify=True)
     made = Calibration.fit(few, level=0.8, certify=True)
     assert made.levels[-1] == 0.8
     assert made.certified[0][-1] == pytest.approx(0.8, abs=1e-6)
     assert made.at(0.8)[0] > Calibration.fit(few, level=0.8).at(0.8)[0]
+
+
+@pytest.mark.parametrize(("count", "delta"), [(1, 0.05), (1, 0.1), (2, 0.01), (3, 0.1)])
+def test_the_best_level_that_is_offered_can_be_had(count, delta):
+    some = pool(count, lambda rng: 1.0)
+    with pytest.raises(UsageError) as met:
+        Calibration.fit(some, level=0.95, delta=delta, certify=True)
+    offered = float(re.search(r"Give --level ([\d.]+),", str(met.value))[1])
+    assert offered == pytest.approx(delta ** (1 / count), abs=1e-3)
+    assert Calibration.fit(some, level=offered, delta=delta, certify=True).level == offered
+
+
+def test_each_level_has_its_own_promise(made):
+    assert made.promise(0.9) == made.guarantee
+    assert made.promise(0.975).startswith("The 97.5% interval")
+    assert f"{made.certified[0][0]:.1%} (flat" in made.promise(0.1)
+    assert made.promise(0.98).replace("98%", "97.5%") == made.promise(0.975)
 
 
 @pytest.mark.parametrize("wrong", [dict(level=1.0), dict(level=0), dict(delta=0), dict(delta=1.5)])
@@ -215,6 +239,9 @@ def test_a_calibration_survives_the_header(made):
         {"factors": [[float("nan")] * len(LEVELS)] * 2},
         {"levels": None},
         {"strata": ["all"]},
+        {"level": 0.123},
+        {"delta": "small"},
+        {"counted": [3]},
         None,
     ],
 )
@@ -318,6 +345,7 @@ def test_a_scene_that_fails_leaves_the_others_to_calibrate(scenes, models, tmp_p
         ({}, {"certify": True}, "certify at best .* or leave out --certify"),
         ({}, {"samples": 1}, "one sample has no spread"),
         ({"level": 1.5}, {}, "between 0 and 1"),
+        ({}, {"delta": 0.0}, "between 0 and 1"),
         ({"ensemble": "dice"}, {}, "--ensemble dice"),
         ({"part": "middle"}, {}, "--part middle"),
     ],
@@ -330,16 +358,42 @@ def test_what_cannot_be_calibrated_is_said_in_a_line(scenes, models, tmp_path, s
     assert not output.exists()
 
 
+def test_what_no_scene_can_mend_is_refused_before_any_is_read(models, tmp_path):
+    nowhere, output = [tmp_path / "a.hdr", tmp_path / "b.hdr"], tmp_path / "out.safetensors"
+    for level, certify in ((1.5, False), (0.9, True)):
+        with pytest.raises(UsageError, match=r"between|2 scenes can certify at best 31\.6%"):
+            calibrate(str(models["pdenet"]), nowhere, output, Settings(level=level), certify=certify)
+    with pytest.raises(UsageError, match="twice"):
+        calibrate(str(models["pdenet"]), [nowhere[0], tmp_path / "." / "a.hdr"], output, Settings())
+    with pytest.raises(UsageError, match="must end in"):
+        calibrate(str(models["pdenet"]), nowhere, tmp_path / "out.st", Settings())
+
+
+def test_one_scene_says_nothing_of_the_others_factors(pdenet, scenes, models, tmp_path):
+    arguments = (models["pdenet"], scenes[0], "--level", 0.975, "-o", tmp_path / "out.safetensors")
+    ran = pdenet("calibrate", *arguments)
+    assert ran.returncode == 0, ran.stderr
+    assert "97.5 % intervals" in ran.stdout
+    assert "nan" not in ran.stdout
+    told = pdenet("calibrate", *arguments, "--overwrite", "--json").stdout
+    assert json.loads(told, parse_constant=pytest.fail)["scenes"][0]["unseen"] is None
+
+
+def test_a_model_calibrated_as_usual_is_used_as_usual():
+    defaults = {command: inspect.signature(command).parameters["samples"].default for command in SAMPLING}
+    assert {int(default) for default in defaults.values()} == {8}
+
+
 def test_a_folder_is_never_replaced_by_a_model(scenes, models, tmp_path):
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "precious").touch()
+    (tmp_path / "models.safetensors").mkdir()
+    (tmp_path / "models.safetensors" / "precious").touch()
     for write in (
         lambda path: calibrate(str(models["pdenet"]), scenes, path, Settings(), samples=2, overwrite=True),
         lambda path: save_model(path, load_model(models["pdenet"])),
     ):
         with pytest.raises(OutputError, match="is a folder"):
-            write(tmp_path / "models")
-    assert (tmp_path / "models" / "precious").exists()
+            write(tmp_path / "models.safetensors")
+    assert (tmp_path / "models.safetensors" / "precious").exists()
 
 
 def test_flips_calibrate_a_network_without_chance(scenes, models, tmp_path):

@@ -30,7 +30,7 @@ from pdenet_cli.training.journal import read_journal
 from pdenet_cli.training.loop import Validated
 from pdenet_cli.training.patches import Patches, place, shape
 from pdenet_cli.training.processes import ALONE, Processes
-from pdenet_cli.training.recipe import RECIPES, SHARP
+from pdenet_cli.training.recipe import RECIPES, SHARP, recipe_for
 from pdenet_cli.training.trainer import Trainer, new_network
 from pdenet_cli.training.validation import held_out_parts, validate
 
@@ -348,6 +348,8 @@ def test_a_run_starts_from_the_weights_of_another_scale(cubes, tmp_path, scale):
     ("changes", "words"),
     [
         ({"recipe": "slow"}, "slow is unknown"),
+        ({"recipe": "fast,breadth=3"}, "not FIELD=VALUE"),
+        ({"recipe": "fast,zoom=wide"}, "zoom=wide is not a number"),
         ({"config": "huge"}, "huge is unknown"),
         ({"config": "tiny,breadth=3"}, "not FIELD=VALUE"),
         ({"network": "oracle"}, "oracle is unknown"),
@@ -373,6 +375,35 @@ def test_a_batch_steps_as_its_elements_one_by_one(scenes):
         trainer.one_by_one = one_by_one
         losses.append([trainer.advance(done).loss for done in (0.1, 0.3, 0.5, 0.9)])
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+
+
+def test_a_recipe_takes_changes():
+    recipe = recipe_for("fast,zoom=3,energy=0.5", "pdenet", 4)
+    assert recipe == replace(recipe_for("fast", "pdenet", 4), zoom=3, energy=0.5, schedule=recipe.schedule)
+
+
+@pytest.mark.parametrize("one_by_one", [True, False])
+def test_two_draws_of_a_patch_are_paid_for_being_apart(scenes, one_by_one):
+    recipe = replace(RECIPES["fast"](4), batch=3, patch=16, bands=3, energy=0.6, spectral=0.5)
+    patches = Patches(scenes[:1], recipe, 4, seed=0)
+    network = new_network("pdenet", "tiny", 4, seed=0)
+    trainer = Trainer(network, patches, Degradation(4), torch.device("cpu"))
+    trainer.one_by_one = one_by_one
+    expected = 0.0
+    for index in range(3):
+        patch, now = patches(0, index), recipe.schedule(0.5)
+        high = patch.high[None]
+        low = Degradation(4)(high, patch.generator)
+        draw = network.draw(patch.generator, 2, now.temperature)
+        with torch.no_grad():
+            first, second = (network(low, draw[i]) for i in (0, 1))
+            for estimate in (first, second):
+                error = estimate - high
+                expected += error.abs().mean() / 2
+                expected += (low - network.degrade(estimate)).square().mean() / 2
+                expected += 0.5 * (error[:, 1:] - error[:, :-1]).abs().mean() / 2
+            expected -= 0.6 / 2 * (first - second).abs().mean()
+    assert trainer.advance(0.5).loss == pytest.approx(float(expected / 3), rel=1e-5)
 
 
 # Broken runs

@@ -24,6 +24,7 @@ from pdenet_cli.evaluation.view import View
 from pdenet_cli.models import Model, ModelSpec, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.pages.evaluation import evaluation_page
+from pdenet_cli.pages.trust import trust_charts
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.tools.evaluate import Contest
 from pdenet_cli.tools.truths import Settings
@@ -194,6 +195,30 @@ def test_a_band_without_a_value_is_a_gap_not_a_failure(scene, calibration):
     judged = trust(view, guess, calibration, 0.9)
     assert np.isnan(judged.bands["AUSE"][1])
     assert np.isfinite([judged.values[measure.name] for measure in MEASURES]).all()
+
+
+def test_a_scene_without_a_value_is_said_in_a_line(scene, calibration):
+    view, guess, *_ = scene
+    view.cube.array[:] = np.nan
+    for judge in (lambda: trust(view, guess, calibration, 0.9), lambda: errors_of(view, guess)):
+        with pytest.raises(UsageError, match="nothing to compare"):
+            judge()
+
+
+def test_a_table_that_ends_below_one_sigma_still_tells_coverage_and_width(scene, calibration):
+    view, guess, *_ = scene
+    short = dataclasses.replace(
+        calibration,
+        level=0.4,
+        levels=calibration.levels[:4],
+        factors=tuple(table[:4] for table in calibration.factors),
+        certified=tuple(table[:4] for table in calibration.certified),
+    )
+    whole, judged = (trust(view, guess, made, 0.4) for made in (calibration, short))
+    for name in ("coverage", "width", "unit width"):
+        assert judged.values[f"interval {name}"] == whole.values[f"interval {name}"]
+    assert np.isnan([judged.values["interval AUSE/random"], judged.values["interval ENCE"]]).all()
+    assert trust_charts(judged, "here")
 
 
 # `pdenet evaluate --uncertainty`.

@@ -15,6 +15,7 @@ import torch
 
 from pdenet_cli import CubeMeta, create_cube, open_cube
 from pdenet_cli.calibration import Calibration, Errors
+from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.georeference import Georeference
 from pdenet_cli.models import Model, ModelSpec, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
@@ -66,6 +67,19 @@ def scene(tmp_path):
         pixels[:, :6, :6] = -999
         cube.write(meta.window, pixels)
     return tmp_path / "scene.hdr"
+
+
+@pytest.mark.parametrize("scale", [3, 8])
+def test_bicubic_is_a_model_of_any_scale(pdenet, make_cube, tmp_path, scale):
+    path, pixels = make_cube()
+    out = tmp_path / "fine.tif"
+    ran = pdenet(
+        "upscale", path, "-o", out, "--model", "bicubic", "--scale", scale, "--dtype", "float32", "--tile", 5
+    )
+    assert ran.returncode == 0, ran.stderr
+    expected = bicubic_up(torch.from_numpy(pixels.astype("f8"))[None], scale)[0].numpy().clip(0)
+    with open_cube(out) as fine:
+        np.testing.assert_allclose(fine.read(), expected, atol=1e-3)
 
 
 def test_the_finer_cube_keeps_format_numbers_and_ground(pdenet, scene, models, tmp_path):

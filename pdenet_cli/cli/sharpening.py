@@ -40,11 +40,11 @@ class Draws:
     def posterior(self) -> Posterior:
         """The model, loaded, with its draws made."""
         from pdenet_cli.inference import Ensemble, Posterior
-        from pdenet_cli.models import choose_device, choose_model, load_model
+        from pdenet_cli.models import choose_device, open_model
 
         if self.ensemble not in (known := get_args(Ensemble)):
             raise UsageError(f"--ensemble {self.ensemble}: no such thing. Use {' or '.join(known)}.")
-        model = load_model(choose_model(self.model, self.scale), choose_device(self.device))
+        model = open_model(self.model, self.scale, choose_device(self.device))
         return Posterior(model, self.samples, self.seed, cast("Ensemble", self.ensemble))
 
 

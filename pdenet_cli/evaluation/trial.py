@@ -9,18 +9,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pdenet_cli import __version__
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, ResourceError
 from pdenet_cli.evaluation.view import AS_THEY_ARE, View
 from pdenet_cli.inference import Layer, Posterior, super_resolve, usable_memory
-from pdenet_cli.models import Model, ModelSpec
-from pdenet_cli.networks import Draw, build_network
+from pdenet_cli.networks import Draw
 from pdenet_cli.summaries import Summary
 from pdenet_cli.tiling import plan_tiles
 
-BICUBIC = "bicubic"
 BAND_VALUES = 1 << 26  # of the truth, degraded at once
 
 
@@ -37,13 +34,6 @@ def coarse(truth: View, degradation: Degradation, seed: int) -> Cube:
         generator = torch.Generator().manual_seed(seed)
         low += degradation.noise * torch.randn(low.shape, generator=generator).numpy()
     return Cube(truth.cube.path, CubeMeta(*low.shape, low.dtype), low)
-
-
-def bicubic(scale: int, device: torch.device) -> Posterior:
-    """Bicubic as one more system."""
-    config = {"scale": scale}
-    spec = ModelSpec(BICUBIC, config, scale, {}, __version__)
-    return Posterior(Model(spec, build_network(BICUBIC, config).to(device), BICUBIC), samples=1)
 
 
 def every_mask_one(posterior: Posterior) -> Posterior:

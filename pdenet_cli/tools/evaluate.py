@@ -17,12 +17,12 @@ from pdenet_cli.errors import PdenetError, UsageError
 from pdenet_cli.evaluation import study
 from pdenet_cli.evaluation.look import TRUTH, Look
 from pdenet_cli.evaluation.results import Evaluation, SceneResult, Scores
-from pdenet_cli.evaluation.trial import BICUBIC, bicubic, coarse, every_mask_one, run, scratch
+from pdenet_cli.evaluation.trial import coarse, every_mask_one, run, scratch
 from pdenet_cli.evaluation.uncertainty import Guess, Trust, trust
 from pdenet_cli.evaluation.view import View, compare
 from pdenet_cli.inference import Posterior
 from pdenet_cli.metrics import PROTOCOLS
-from pdenet_cli.models import DEFAULT_SCALE, Model, choose_device, load_model
+from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, choose_device, load_model
 from pdenet_cli.report import hashes
 from pdenet_cli.summaries import MEAN
 from pdenet_cli.tools.truths import Settings, open_truth, truth_view
@@ -60,10 +60,11 @@ class Contest:
         if twice := [name for name in models if models.count(name) > 1]:
             raise UsageError(f"--model {twice[0]} is there twice.")
         place = choose_device(device)
+        models = [name for name in models if name != BICUBIC]  # which is always there
         loaded = [load_model(name, place) for name in models]
         self.degradation = _common_degradation(loaded)
         self.scale = self.degradation.scale
-        self.posteriors = {BICUBIC: bicubic(self.scale, place)}
+        self.posteriors = {BICUBIC: Posterior(bicubic_model(self.scale, place), samples=1)}
         for name, model in zip(models, loaded, strict=True):
             label = model.name if model.name not in (*self.posteriors, TRUTH) else name
             self.posteriors[label] = Posterior(model, study.draws(self.samples), seed, settings.ensemble)
@@ -189,7 +190,7 @@ def _common_degradation(models: Sequence[Model]) -> Degradation:
         if other != wanted[0]:
             first = f"{models[0].name} is made for {wanted[0]}"
             raise UsageError(f"{first} and {model.name} for {other}. Evaluate them one by one.")
-    return wanted[0]
+    return wanted[0] if wanted else Degradation(DEFAULT_SCALE)
 
 
 def _result(
