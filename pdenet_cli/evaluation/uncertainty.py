@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from pdenet_cli.calibration import Calibration, Errors, spread, strata
 from pdenet_cli.cube import Cube
+from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation.sparsification import STEPS, Sparsification, Values, bins_of, ence, spearman
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.summaries import MAPS, MEAN, Summary
@@ -27,6 +28,7 @@ ONE_SIGMA = 0.6827  # what one standard deviation of a normal error holds
 CHUNK_VALUES = 1 << 23  # whole bands, read at once
 
 There = NDArray[np.bool_]
+Factors = tuple[Sequence[float], Sequence[float] | None]  # of the strata at a level, and at one sigma
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def mean_trust(trusts: Sequence[Trust]) -> dict[str, float]:
 
 def trust(truth: View, guess: Guess, calibration: Calibration | None, level: float) -> Trust:
     """How well a guess knew its errors; only the measures of the samples where there is no calibration."""
-    factors = None if calibration is None else (calibration.at(level), calibration.at(ONE_SIGMA))
+    factors = None if calibration is None else _factors(calibration, level)
     merged = _Merged(truth.part.rows * truth.part.columns)
     ratios: Errors | None = None
     bands: dict[str, list[float]] = {}
@@ -122,7 +124,7 @@ def trust(truth: View, guess: Guess, calibration: Calibration | None, level: flo
         for name, value in (_measured(own) | {AVERAGED[1]: width}).items():
             bands.setdefault(name, []).append(value)
         ratios = part.errors() if ratios is None else ratios + part.errors()
-    assert ratios is not None
+    ratios = _something(ratios, truth)
     whole = merged.finished()
     means = {name: _mean(bands[name], sizes) for name in AVERAGED}
     curves, bins = _drawn(whole)
@@ -138,8 +140,19 @@ def errors_of(truth: View, guess: Guess) -> Errors:
     total: Errors | None = None
     for _, part in _bands(truth, guess):
         total = part.errors() if total is None else total + part.errors()
-    assert total is not None
-    return total
+    return _something(total, truth)
+
+
+def _something(errors: Errors | None, truth: View) -> Errors:
+    if errors is None or not errors.pixels.sum():
+        raise UsageError(f"{truth.cube.path}: nothing to compare; no pixel has a value.")
+    return errors
+
+
+def _factors(calibration: Calibration, level: float) -> Factors:
+    """At a level, and at one sigma if the table reaches so far: a certified one may end below."""
+    reaches = calibration.levels[0] <= ONE_SIGMA <= calibration.levels[-1]
+    return calibration.at(level), calibration.at(ONE_SIGMA) if reaches else None
 
 
 # Band by band.
@@ -183,14 +196,17 @@ class _Band:
     width: float = math.nan
 
     @classmethod
-    def of(cls, part: _Part, factors: tuple[Sequence[float], Sequence[float]] | None) -> _Band:
+    def of(cls, part: _Part, factors: Factors | None) -> _Band:
         there = part.there
         error, std = part.error[there].astype(np.float64), part.std[there].astype(np.float64)
         if factors is None:
             return cls(error**2, std**2)
-        nominal, sigma = (np.asarray(f)[part.stratum[there]] * part.spread[there] for f in factors)
-        inside, width = _mean(np.abs(error) <= nominal), _mean(2 * nominal)
-        return cls(error**2, std**2, np.asarray(sigma, np.float64) ** 2, inside, width)
+        nominal, sigma = (
+            None if own is None else np.asarray(own)[part.stratum[there]] * part.spread[there] for own in factors
+        )
+        assert nominal is not None
+        wide = None if sigma is None else np.asarray(sigma, np.float64) ** 2
+        return cls(error**2, std**2, wide, _mean(np.abs(error) <= nominal), _mean(2 * nominal))
 
 
 class _Merged:
