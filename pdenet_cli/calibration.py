@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.models import ModelSpec
-from pdenet_cli.risk_control import allowed_mean, least_bound, scenes_needed, upper_bound
+from pdenet_cli.risk_control import allowed_mean, least_bound, provable, scenes_needed, upper_bound
 from pdenet_cli.summaries import Evidence, Map
 
 KEY = "calibration"  # among the extra facts of a model
@@ -125,14 +125,13 @@ class Calibration:
         scenes: Sequence[Mapping[str, Any]] = (),
     ) -> Self:
         """The calibration that the errors of some scenes give; UsageError if `certify` asks too much of them."""
-        if not 0 < level < 1 or not 0 < delta < 1:
-            raise UsageError(f"--level {level:g} --delta {delta:g}: both lie between 0 and 1.")
+        refuse_hopeless(len(errors), level, delta, certify)
         counted = tuple(int(n) for n in np.sum([scene.pixels > 0 for scene in errors], 0))
         some, rarest = min((n, name) for n, name in zip(counted, STRATA, strict=True) if n)
         levels = tuple(sorted({*LEVELS, level}))
         if certify:
-            _refuse_too_few(some, rarest, level, delta)
-            levels = tuple(wanted for wanted in levels if least_bound(some, delta) <= 1 - wanted)
+            _refuse_too_few(f" with {rarest} pixels", some, level, delta)
+            levels = tuple(wanted for wanted in levels if provable(1 - wanted, some, delta))
         factors, certified = [], []
         for losses, n in zip(_losses(errors), counted, strict=True):
             allowed = [_allowed(wanted, n or some, delta, certify) for wanted in levels]
@@ -167,23 +166,32 @@ class Calibration:
 
     def certified_at(self, level: float) -> float:
         """The coverage that is proved at a level, in the stratum where it is least."""
-        # Between two levels of the table the factor is at least the lower one's, and so is what it holds.
-        place = np.searchsorted(self.levels, level, side="right") - 1
+        place = self._place(level)
         return min(proved[place] for proved, n in zip(self.certified, self.counted, strict=True) if n)
 
     @property
     def guarantee(self) -> str:
-        """What is promised, in a sentence."""
-        place = self.levels.index(self.level)
+        """What is promised at the level that was asked for, in a sentence."""
+        return self.promise(self.level)
+
+    def promise(self, level: float) -> str:
+        """What is promised at a level, in a sentence."""
+        place = self._place(level)
         proved = ", ".join(
-            f"{table[place]:.1%} ({name}, {n} scenes)"
+            f"{table[place]:.1%} ({name}, {_scenes(n)})"
             for name, table, n in zip(STRATA, self.certified, self.counted, strict=True)
         )
         return (
-            f"The {self.level:.0%} interval of a new scene of the same kind as the {len(self.scenes)} calibration "
-            f"scenes, degraded as the model's, is proved to hold at least {proved} of the true values in the mean "
-            f"over such scenes, with probability {1 - self.delta:.0%} over the choice of the calibration scenes."
+            f"The {100 * level:g}% interval of a new scene of the same kind as those of the calibration "
+            f"({_scenes(len(self.scenes))}), degraded as the model's, is proved to hold at least {proved} of the "
+            "true values in the mean over such scenes, each of these with probability "
+            f"{100 * (1 - self.delta):g}% over the choice of the calibration scenes."
         )
+
+    def _place(self, level: float) -> int:
+        """Where the table says what is proved at a level."""
+        # Between two levels of the table the factor is at least the lower one's, and so is what it holds.
+        return int(np.searchsorted(self.levels, level, side="right")) - 1
 
     def misfit(self, samples: int, ensemble: str) -> str | None:
         """What keeps this calibration from holding for a run with so many samples; None: nothing."""
@@ -213,9 +221,19 @@ class Calibration:
                 raise ValueError(f"strata {told['strata']}")
             if not rising or not np.isfinite(tables).all() or (factors <= 0).any():
                 raise ValueError("factors that do not rise with the level")
+            if made.level not in made.levels or not made.guarantee:
+                raise ValueError(f"level {made.level}")
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise ModelError(f"The model's calibration is not readable ({error}); calibrate it again.") from error
         return made
+
+
+def refuse_hopeless(scenes: int, level: float, delta: float, certify: bool) -> None:
+    """Stop before any work if no such number of scenes, whatever they show, gives what is asked for."""
+    if not 0 < level < 1 or not 0 < delta < 1:
+        raise UsageError(f"--level {level:g} --delta {delta:g}: both lie between 0 and 1.")
+    if certify:
+        _refuse_too_few("", scenes, level, delta)
 
 
 def unseen(errors: Sequence[Errors], level: float) -> list[float]:
@@ -250,10 +268,17 @@ def _allowed(level: float, count: int, delta: float, certify: bool) -> float:
     return most
 
 
-def _refuse_too_few(count: int, stratum: str, level: float, delta: float) -> None:
-    if (least := least_bound(count, delta)) > 1 - level:
-        best, need = np.floor(1000 * (1 - least)) / 1000, scenes_needed(1 - level, delta)
+def _scenes(count: int) -> str:
+    return f"{count} scene" if count == 1 else f"{count} scenes"
+
+
+def _refuse_too_few(which: str, count: int, level: float, delta: float) -> None:
+    """UsageError if so many scenes, those `which` count, can prove less than the level."""
+    if not provable(1 - level, count, delta):
+        best = np.floor(1000 * (1 - least_bound(count, delta)) + 1e-6) / 1000
+        lower = f"--level {best:g}, " if best else ""
+        more = _scenes(scenes_needed(1 - level, delta))
         raise UsageError(
-            f"{count} scenes with {stratum} pixels certify at best {best:.1%} with probability {1 - delta:.0%}, "
-            f"not {level:.1%}. Give --level {best:g}, {need} scenes or more, or leave out --certify."
+            f"{_scenes(count)}{which} can certify at best {best:.1%} with probability {100 * (1 - delta):g}%, "
+            f"not {100 * level:g}%. Give {lower}{more} or more, or leave out --certify."
         )

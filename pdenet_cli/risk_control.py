@@ -14,6 +14,8 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
+ROUNDING = 1e-10  # a level such as 0.9 is not exactly 1 - 0.1: what is on the edge counts as inside
+
 
 def p_value(seen: float, count: int, mean: float) -> float:
     """The most probable it is to see at most `seen` as the mean of `count` losses whose true mean is `mean`."""
@@ -36,9 +38,14 @@ def upper_bound(seen: float, count: int, delta: float) -> float:
 @lru_cache(maxsize=1024)
 def allowed_mean(wanted: float, count: int, delta: float) -> float | None:
     """The largest mean of `count` losses that still proves a true mean of at most `wanted`; None: none does."""
-    if not count or p_value(0.0, count, wanted) > delta:
+    if not provable(wanted, count, delta):
         return None
     return _last(lambda seen: p_value(seen, count, wanted) <= delta, 0.0)
+
+
+def provable(wanted: float, count: int, delta: float) -> bool:
+    """Whether `count` scenes can prove a mean loss of at most `wanted`, if they lose little enough."""
+    return least_bound(count, delta) <= wanted + ROUNDING
 
 
 def least_bound(count: int, delta: float) -> float:
@@ -48,7 +55,7 @@ def least_bound(count: int, delta: float) -> float:
 
 def scenes_needed(wanted: float, delta: float) -> int:
     """How many scenes without any loss prove a mean loss of at most `wanted`."""
-    return math.ceil(math.log(delta) / math.log(1 - wanted) - 1e-9)
+    return math.ceil(math.log(delta) / math.log(1 - wanted) - ROUNDING / 10)
 
 
 def binomial_cdf(most: int, count: int, chance: float) -> float:

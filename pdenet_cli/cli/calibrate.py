@@ -33,7 +33,7 @@ def calibrate(
     part: Annotated[
         str, typer.Option(help="whole, or lower-right: the quarter that `pdenet train` never trains on.")
     ] = "whole",
-    samples: options.Samples = 16,
+    samples: options.Samples = 8,
     ensemble: options.Ensemble = "masks",
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
@@ -94,12 +94,13 @@ def _show(done: Calibrated) -> None:
     from pdenet_cli.calibration import STRATA
 
     made = done.calibration
-    table = Table(title=f"{made.level:.0%} intervals", title_justify="left", box=None, pad_edge=False)
+    table = Table(title=f"{100 * made.level:g} % intervals", title_justify="left", box=None, pad_edge=False)
     table.add_column("scene", overflow="fold")
     for head in ("held here\n%", "by the others' factors\n%", "mean width\n0..1"):
         table.add_column(head, justify="right")
     for scene in made.scenes:
-        shares = (f"{100 * scene[name]:.1f}" for name in ("coverage", "unseen"))
+        held = (scene[name] for name in ("coverage", "unseen"))
+        shares = ("–" if share is None else f"{100 * share:.1f}" for share in held)
         table.add_row(escape(scene["name"]), *shares, f"{scene['width']:.4f}")
     if len(made.scenes) > 1:
         means = {

@@ -99,7 +99,7 @@ def _intervals(spec: Any) -> str:
     made = Calibration.of(spec)
     if made is None:
         return "not calibrated"
-    met = f"{made.level:.0%} on {len(made.scenes)} scenes with {made.samples} samples ({made.ensemble})"
+    met = f"{100 * made.level:g}% on {len(made.scenes)} scenes with {made.samples} samples ({made.ensemble})"
     return f"{met}; proved for scenes like these: {made.certified_at(made.level):.1%}, δ {made.delta:g}"
 
 

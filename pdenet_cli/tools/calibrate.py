@@ -10,14 +10,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pdenet_cli.calibration import KEY, Calibration, Errors, unseen
+from pdenet_cli.calibration import KEY, Calibration, Errors, refuse_hopeless, unseen
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import PdenetError, UsageError
 from pdenet_cli.evaluation.trial import coarse, run, scratch
 from pdenet_cli.evaluation.uncertainty import Guess, errors_of
 from pdenet_cli.formats.output import refuse_existing, refuse_folders
 from pdenet_cli.inference import Posterior
-from pdenet_cli.models import Model, choose_device, find_model, load_model, save_model, training_tensors
+from pdenet_cli.models import SUFFIX, Model, choose_device, find_model, load_model, save_model, training_tensors
 from pdenet_cli.report import hashes
 from pdenet_cli.tools.truths import Settings, open_truth, truth_view
 
@@ -46,7 +46,7 @@ def calibrate(
     output: Path,
     settings: Settings,
     *,
-    samples: int = 16,
+    samples: int = 8,
     seed: int = 0,
     device: str = "auto",
     delta: float = 0.1,
@@ -57,6 +57,11 @@ def calibrate(
 ) -> Calibrated:
     """Write `model` again with the factors that make its intervals hold on `scenes`, without those that fail."""
     started = time.monotonic()
+    refuse_hopeless(len(scenes), settings.level, delta, certify)
+    if twice := [path for i, path in enumerate(scenes) if path.resolve() in {p.resolve() for p in scenes[:i]}]:
+        raise UsageError(f"{twice[0]} is there twice; what is proved rests on how many scenes there are.")
+    if output.suffix != SUFFIX:
+        raise UsageError(f"{output}: a model's name must end in {SUFFIX}.")
     source = find_model(model)
     refuse_folders((output,))
     refuse_existing((output,), overwrite)
@@ -83,7 +88,8 @@ def calibrate(
         raise UsageError(f"None of {len(scenes)} scenes could be read; {next(iter(failed.values()))}")
     fit = partial(Calibration.fit, errors, level=settings.level, delta=delta, certify=certify)
     factors = fit().at(settings.level)
-    for fact, own, expected in zip(facts, errors, unseen(errors, settings.level), strict=True):
+    by_others = unseen(errors, settings.level) if len(errors) > 1 else [None]
+    for fact, own, expected in zip(facts, errors, by_others, strict=True):
         fact |= {"coverage": own.coverage(factors), "unseen": expected, "width": own.width(factors)}
     made = fit(samples=len(posterior), seed=seed, ensemble=settings.ensemble, scenes=facts)
     spec = replace(loaded.spec, extra={**loaded.spec.extra, KEY: made.to_dict()})
@@ -103,7 +109,4 @@ def _errors(
         low = coarse(truth, degradation, posterior.seed)
         guess = Guess(*(scratch(Path(folder), low, spec.scale) for _ in range(4)))
         run(low, posterior, guess.outputs, settings.memory, watch, say)
-        found = errors_of(truth, guess)
-        if not found.pixels.sum():
-            raise UsageError(f"{path}: nothing to compare; no pixel has a value.")
-        return found, hashes(cube.files)
+        return errors_of(truth, guess), hashes(cube.files)
