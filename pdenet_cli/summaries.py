@@ -146,7 +146,7 @@ class Question:
     """What a user asks of the maps that leave something to choose."""
 
     levels: int = 256  # of grey, for `share`
-    level: float = 0.9  # probability that an interval holds the truth
+    level: float | None = None  # probability that an interval holds the truth; None: the calibration's own
     tolerance: float | None = None  # for `risk`, the file's numbers
     stretch: Stretch | None = None  # the calibration of the model
 
@@ -198,14 +198,18 @@ def consistency(evidence: Evidence, question: Question = USUAL) -> Map:
 
 def interval_low(evidence: Evidence, question: Question) -> Map:
     """The lower end of the interval."""
-    assert question.stretch is not None
-    return evidence.mean - question.stretch.half_width(evidence, question.level)
+    return evidence.mean - _half_width(evidence, question)
 
 
 def interval_high(evidence: Evidence, question: Question) -> Map:
     """The upper end of the interval."""
+    return evidence.mean + _half_width(evidence, question)
+
+
+def _half_width(evidence: Evidence, question: Question) -> Map:
     assert question.stretch is not None
-    return evidence.mean + question.stretch.half_width(evidence, question.level)
+    assert question.level is not None
+    return question.stretch.half_width(evidence, question.level)
 
 
 def risk(evidence: Evidence, question: Question) -> Map:

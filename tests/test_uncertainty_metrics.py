@@ -272,7 +272,7 @@ def test_every_model_with_samples_is_judged_and_the_others_are_only_scored(evalu
     assert means["interval coverage"] == pytest.approx(np.mean(coverages))
     assert told["uncertainty"]["bare"]["interval coverage"] is None
     assert told["level"] == 0.9
-    assert "90%" in told["models"]["calibrated"]["guarantee"]
+    assert f"The {100 * told['level']:g}% interval" in told["models"]["calibrated"]["guarantee"]
     rows = list(csv.DictReader(io.StringIO(evaluated.to_csv())))
     found = [row for row in rows if row["metric"] == "interval coverage" and row["system"] == "calibrated"]
     assert len(found) == 2 * (1 + 3)  # each scene and each of its bands

@@ -17,8 +17,11 @@ from pdenet_cli import CubeMeta, create_cube, open_cube
 from pdenet_cli.calibration import Calibration, Errors
 from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.georeference import Georeference
-from pdenet_cli.models import Model, ModelSpec, save_model
+from pdenet_cli.inference import Posterior
+from pdenet_cli.models import Model, ModelSpec, load_model, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
+from pdenet_cli.summaries import Question
+from pdenet_cli.tools.maps import Maps
 from tests.conftest import PEAK, on_linux
 
 
@@ -38,12 +41,12 @@ def models(tmp_path_factory):
     return folder
 
 
-def calibration():
+def calibration(**settings):
     """The calibration that two scenes of random errors, about twice their spread, give."""
     rng = np.random.default_rng(0)
     spread, stratum = np.ones((1, 60, 60), np.float32), rng.integers(0, 2, (1, 60, 60))
     scenes = [Errors.of(2 * rng.normal(size=spread.shape), spread, stratum, spread > 0) for _ in range(2)]
-    return Calibration.fit(scenes, samples=4, scenes=[{"name": "a"}, {"name": "b"}])
+    return Calibration.fit(scenes, samples=4, scenes=[{"name": "a"}, {"name": "b"}], **settings)
 
 
 @pytest.fixture
@@ -186,6 +189,9 @@ def test_intervals_hold_the_mean_and_are_the_calibrations(pdenet, scene, models,
         ("pdenet", ["--tolerance", "100"], 4, "pdenet calibrate"),
         ("calibrated", ["--map", "risk"], 2, "--tolerance"),
         ("calibrated", ["--map", "interval", "--level", "1.5"], 2, "--level"),
+        ("calibrated", ["--map", "std", "--level", "0.8"], 2, "--map interval"),
+        ("calibrated", ["--tolerance", "inf"], 2, "--tolerance"),
+        ("pdenet", ["--level", "0.8"], 2, "--level"),
         ("pdenet", ["--map", "elephant"], 2, "consistency"),
         ("pdenet", ["--samples", "1"], 2, "--samples"),
         ("pdenet", ["--levels", "1"], 2, "--levels"),
@@ -201,6 +207,24 @@ def test_a_map_that_cannot_be_made_is_refused_in_a_line(
     assert says in ran.stderr
     assert "Traceback" not in ran.stderr
     assert not list((tmp_path / "m").glob("*"))
+
+
+def test_maps_are_asked_at_the_level_that_the_model_is_calibrated_for(models):
+    model = load_model(models / "calibrated.safetensors")
+    few = calibration(level=0.2, certify=True)  # two scenes prove no more than 31.6 %
+    low = dataclasses.replace(model, spec=dataclasses.replace(model.spec, extra={"calibration": few.to_dict()}))
+    for made, level in ((model, 0.9), (low, 0.2)):
+        facts = Maps(None, Question(), Posterior(made, 2)).facts()
+        assert facts["level"] == level
+        assert f"The {100 * level:g}% interval" in facts["calibration"]["guarantee"]
+    other = Maps(None, Question(level=0.3), Posterior(model, 2)).facts()
+    assert "The 30% interval" in other["calibration"]["guarantee"]
+
+
+def test_a_tolerance_adds_the_risk_to_any_maps(models):
+    posterior = Posterior(load_model(models / "calibrated.safetensors"), 2)
+    assert Maps(("std",), Question(tolerance=5), posterior).names == ("std", "risk")
+    assert Maps(("risk", "std"), Question(tolerance=5), posterior).names == ("risk", "std")
 
 
 def test_flips_and_consistency_need_no_randomness(pdenet, scene, models, tmp_path):

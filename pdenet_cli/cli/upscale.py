@@ -64,7 +64,12 @@ def uncertainty(
             metavar="MAP",
         ),
     ] = None,
-    level: Annotated[float, typer.Option(help="Probability that an interval holds the truth.")] = 0.9,
+    level: Annotated[
+        float | None,
+        typer.Option(
+            help="Probability that an interval holds the truth.", show_default="what the model is calibrated for"
+        ),
+    ] = None,
     tolerance: Annotated[
         float | None,
         typer.Option(help="Error that is still fine, in the file's numbers; adds the map risk.", min=0),

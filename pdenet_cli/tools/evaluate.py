@@ -173,7 +173,7 @@ class Contest:
             if system != BICUBIC
         }
         for system, calibration in self.calibrations.items():
-            models[system]["guarantee"] = calibration and calibration.guarantee
+            models[system]["guarantee"] = calibration and calibration.promise(self.settings.level)
         return self.settings.job(self.scale) | {
             "models": models,
             "degradation": self.degradation.to_dict(),

@@ -31,13 +31,19 @@ class Maps:
         """`wishes` are names of MAPS; None for those that the model and the question allow."""
         self.posterior = posterior
         self.calibration = None if wishes == () else Calibration.of(posterior.model.spec)
-        self.question = replace(question, stretch=self.calibration)
-        self.names = tuple(dict.fromkeys(self._usual() if wishes is None else wishes))
+        own = None if self.calibration is None else self.calibration.level
+        level = own if question.level is None else question.level
+        self.question = replace(question, stretch=self.calibration, level=level)
+        wanted = self._usual() if wishes is None else wishes
+        self.names = tuple(dict.fromkeys((*wanted, *(() if question.tolerance is None else ("risk",)))))
         if unknown := [name for name in self.names if name not in MAPS]:
             raise UsageError(f"--map {unknown[0]}: no such map. Use {', '.join(MAPS)}.")
         self.summaries = tuple(summary for name in self.names for summary in MAPS[name])
         for summary in self.summaries:
             self._check(summary)
+        if question.level is not None and "interval" not in self.names:
+            met = "Give --map interval too" if self.calibration else "Only a calibrated model has some"
+            raise UsageError(f"--level {question.level:g} is that of the intervals. {met}, or leave out --level.")
 
     def metas(self, fine: CubeMeta) -> Iterator[tuple[str, CubeMeta]]:
         """The name of each file, and what it says of itself; `fine` is what the sharpened cube says."""
@@ -57,13 +63,14 @@ class Maps:
         }
         if told is None or not self._calibrated:
             return asked
+        assert q.level is not None
         promise = {
             "certified": told.certified_at(q.level),
             "delta": told.delta,
             "scenes": len(told.scenes),
             "samples": told.samples,
             "ensemble": told.ensemble,
-            "guarantee": told.guarantee,
+            "guarantee": told.promise(q.level),
         }
         return asked | {"calibration": promise}
 
@@ -97,8 +104,6 @@ class Maps:
         yield from WITH_SAMPLES
         if self.calibration is not None:
             yield "interval"
-        if self.question.tolerance is not None:
-            yield "risk"
 
     @property
     def _calibrated(self) -> bool:
@@ -114,10 +119,13 @@ class Maps:
             raise ModelError(f"{model.name}: {met}, so it cannot tell its uncertainty. {hint}")
         if summary.name == "risk" and q.tolerance is None:
             raise UsageError("--map risk: beyond which error? Give --tolerance in the file's numbers.")
+        if summary.name == "risk" and not np.isfinite(q.tolerance or 0):
+            raise UsageError(f"--tolerance {q.tolerance:g}: no such number is in a file.")
         if summary.needs == "calibration":
             if self.calibration is None:
                 wish = summary.name.split("_")[0]
                 raise ModelError(f"{model.name}: not calibrated, so it cannot tell {wish}. Use pdenet calibrate.")
+            assert q.level is not None
             self.calibration.at(q.level)  # refuses a level beyond its table
 
     def _meta(self, fine: CubeMeta, summary: Summary, merged: bool) -> CubeMeta:
