@@ -1,6 +1,7 @@
 """`pdenet upscale` and `pdenet uncertainty` as a user meets them: files, exit codes, broken-off runs."""
 
 import dataclasses
+import errno
 import json
 import os
 import random
@@ -8,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,11 +19,13 @@ import torch
 from pdenet_cli import CubeMeta, create_cube, open_cube
 from pdenet_cli.calibration import Calibration, Errors
 from pdenet_cli.degradation import bicubic_up
+from pdenet_cli.errors import OutputError
 from pdenet_cli.georeference import Georeference
 from pdenet_cli.inference import Posterior
 from pdenet_cli.models import Model, ModelSpec, load_model, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.summaries import Question
+from pdenet_cli.tools import sharpen
 from pdenet_cli.tools.maps import Maps
 from tests.conftest import PEAK, on_linux
 
@@ -346,6 +351,29 @@ def test_a_killed_run_resumes_to_the_same_bytes(pdenet, scene, models, tmp_path)
         assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes(), file.name
     again = pdenet("upscale", scene, "-o", tmp_path / "b" / "fine.hdr", *tiles, "--resume")
     assert again.returncode == 0  # finished already: nothing to do
+
+
+def test_a_page_that_cannot_be_written_is_written_by_resume(scene, models, tmp_path, monkeypatch):
+    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
+    settings = sharpen.Settings(cube=False, maps=("std",), page=True)
+    job = sharpen.Job(scene, tmp_path / "m.hdr", posterior, settings)
+    with monkeypatch.context() as patched:
+        patched.setattr(sharpen, "write_page", Mock(side_effect=OSError(errno.ENOSPC, "No space left")))
+        with pytest.raises(OutputError, match="No space left"):
+            list(job.run())
+    again = sharpen.Job(scene, tmp_path / "m.hdr", posterior, dataclasses.replace(settings, resume=True))
+    list(again.run())
+    assert all(Path(path).exists() for path in again.report.outputs.values())
+    assert {"page", "picture", "mean", "std", "std_merged"} == set(again.report.outputs)
+    assert not list(tmp_path.glob(".m*"))
+
+
+def test_scenes_of_one_name_and_several_formats_are_not_mixed_up(pdenet, scene, models, tmp_path):
+    (tmp_path / "scene.tif").touch()
+    words = ("--model", models / "pdenet.safetensors", "--overwrite")
+    ran = pdenet("uncertainty", scene, tmp_path / "scene.tif", "-o", tmp_path / "m", *words)
+    assert ran.returncode == 2
+    assert "Several scenes are called scene" in ran.stderr
 
 
 def test_ctrl_c_leaves_a_state_to_resume_and_exits_130(pdenet, scene, models, tmp_path):

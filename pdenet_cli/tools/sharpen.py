@@ -126,13 +126,16 @@ class Job:
                 seconds = round(time.monotonic() - started, 2)
                 beside(self.report_path).write_text(json.dumps(asdict(self._report(job, seconds)), indent=2))
                 self.journal.note(COMPLETE)
-            self._commit()
         except OSError as error:
             self._discard()
             raise unwritable(self.report_path.parent, error) from error
         except Exception:  # an interrupt is none of these: what is done stays for --resume
             self._discard()
             raise
+        try:
+            self._commit()  # where this fails, no pixel is lost: --resume begins here
+        except OSError as error:
+            raise unwritable(self.report_path.parent, error) from error
 
     def forecast(self) -> Forecast:
         """What the work would take; the time is that of one sub-network over a part of one tile, multiplied."""
@@ -261,8 +264,9 @@ def output_paths(scenes: Sequence[Path], output: Path, scale: int, *, folder: bo
         raise unwritable(output, error) from error
     ending = "" if folder else f"_x{scale}"
     paths = [output / f"{scene.stem}{ending}{_suffix(scene)}" for scene in scenes]
-    for path, scene in zip(paths, scenes, strict=True):
-        if paths.count(path) > 1:
+    stems = [path.stem for path in paths]  # reports and pages have the same suffix whatever the format
+    for stem, scene in zip(stems, scenes, strict=True):
+        if stems.count(stem) > 1:
             raise UsageError(f"Several scenes are called {scene.stem}; sharpen them into different folders.")
     return paths
 
