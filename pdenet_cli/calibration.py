@@ -25,8 +25,9 @@ from pdenet_cli.summaries import Evidence, Map
 
 KEY = "calibration"  # among the extra facts of a model
 STRATA = ("flat", "edge")
-FLOOR = 1e-3  # unit values: where all samples agree, the truth still does not
-EDGE = 0.01  # of the input's local standard deviation: beyond it, something is to be seen there
+FLOOR = 1e-4  # unit values: where all samples agree, the truth still does not
+ROUGH = 0.3  # of the input's roughness: what it has of detail at its finest, it lacks still finer
+EDGE = 0.003  # of the roughness: beyond it, something is to be seen there
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99, 0.995)
 
 # Of error / spread: so fine that the next edge above a factor is less than 1 % away.
@@ -36,8 +37,12 @@ Strata = NDArray[np.intp]  # which of STRATA, shaped as a map
 
 
 def spread(evidence: Evidence) -> Map:
-    """What a half width is a multiple of, unit values, above 0."""
-    return evidence.std + np.float32(FLOOR)
+    """What a half width is a multiple of, unit values, above 0.
+
+    The samples tell what the network is unsure of. Of what no network can know, the detail that the input never
+    had, its roughness tells more: with it, one factor serves smooth scenes and rough ones.
+    """
+    return evidence.std + np.float32(ROUGH) * evidence.detail + np.float32(FLOOR)
 
 
 def strata(evidence: Evidence) -> Strata:

@@ -19,7 +19,7 @@ from pdenet_cli.formats.limits import free_memory
 from pdenet_cli.models import Model
 from pdenet_cli.networks.runtime import tune_process
 from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.summaries import USUAL, Evidence, Map, Question, Samples, Summary, Sums, local_std, mean, repeated
+from pdenet_cli.summaries import USUAL, Evidence, Map, Question, Samples, Summary, Sums, mean, repeated, roughness
 from pdenet_cli.tiling import Plan, Span, Tile
 
 MEMORY_SHARE = 0.5  # of what is free, if the user gives no limit
@@ -176,7 +176,7 @@ def gather(
         samples = samples[:, :, *inner.scaled(tile.scale).slices]
     else:  # nothing to see: spare the network
         samples = np.zeros((len(posterior), *fine.shape), np.float32)
-    detail = repeated(local_std(unit[span.crop])[:, rows, columns], tile.scale)
+    detail = repeated(roughness(unit[span.crop])[:, rows, columns], tile.scale)
     numbers = radiometry.spread_from_unit(np.ones((len(low), 1, 1)), seen[span.crop])  # of the file, per unit
     return Evidence(samples, low, detail, tile.scale, unexplained, 1 / numbers.astype(np.float64)), fine
 

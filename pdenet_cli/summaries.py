@@ -45,7 +45,7 @@ class Evidence:
 
     samples: Samples  # (samples, bands, rows, columns)
     low: Map  # the input of the same place, (bands, rows/scale, columns/scale)
-    detail: Map  # how much the input varies there, `local_std` of it on the fine grid, (bands, rows, columns)
+    detail: Map  # how rough the input is there, `roughness` of it on the fine grid, (bands, rows, columns)
     scale: int
     unexplained: Map | None = None  # the input less what the mean gives when degraded, shaped as `low`
     gain: NDArray[np.float64] | float = 1.0  # unit values per number of the file, one or (bands, 1, 1)
@@ -85,15 +85,21 @@ def std(samples: Samples) -> Map:
     return np.sqrt(squares / max(len(samples) - 1, 1))
 
 
-def local_std(low: Map) -> Map:
-    """The standard deviation of each pixel's 3x3 neighbourhood in its band; beyond the edge it is repeated."""
-    rows, columns = low.shape[1:]
-    framed = np.pad(low, ((0, 0), (1, 1), (1, 1)), mode="edge")
-    nine = [framed[:, r : r + rows, c : c + columns] for r in range(3) for c in range(3)]
-    # Differences from the pixel itself: squares of the values would lose the digits of a bright flat area.
-    apart = [neighbour - low for neighbour in nine]
-    middle = sum(apart) / 9
-    return np.sqrt(sum((a - middle) ** 2 for a in apart) / 9)
+def roughness(low: Map) -> Map:
+    """How far pixels are from the mean of the 3x3 around them, in their band: root mean square over 3x3 pixels.
+
+    Not the standard deviation: an even slope is no detail, and a finer cube gets it right. Beyond its edge the
+    input is repeated.
+    """
+    rough = low - _mean_of_nine(low)
+    return np.sqrt(_mean_of_nine(rough * rough))
+
+
+def _mean_of_nine(image: Map) -> Map:
+    rows, columns = image.shape[1:]
+    framed = np.pad(image, ((0, 0), (1, 1), (1, 1)), mode="edge")
+    three = framed[:, :rows] + framed[:, 1 : rows + 1] + framed[:, 2:]
+    return np.asarray((three[..., :columns] + three[..., 1 : columns + 1] + three[..., 2:]) / 9, np.float32)
 
 
 class Merging(Protocol):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdenet_cli.summaries import DARK, MAPS, MEAN, USUAL, Evidence, Question, local_std, mean, std
+from pdenet_cli.summaries import DARK, MAPS, MEAN, USUAL, Evidence, Question, mean, roughness, std
 
 
 def evidence(samples, **known):
@@ -131,12 +131,18 @@ def test_the_mean_is_numpys():
     np.testing.assert_array_equal(MEAN.compute(evidence(some), USUAL), mean(some))
 
 
-def test_local_std_is_that_of_nine_pixels_with_the_edge_repeated():
-    low = np.random.default_rng(0).random((2, 4, 3), dtype=np.float32)
-    around = np.pad(low, ((0, 0), (1, 1), (1, 1)), mode="edge")
-    nine = np.lib.stride_tricks.sliding_window_view(around, (3, 3), (1, 2))
-    np.testing.assert_allclose(local_std(low), nine.std((-2, -1)), atol=1e-6)
-    assert (local_std(np.full((1, 5, 5), 0.7, np.float32)) == 0).all()
+def test_roughness_is_what_a_local_mean_leaves():
+    low = np.random.default_rng(0).random((2, 6, 7)).astype(np.float32)
+
+    def local_mean(image):
+        framed = np.pad(image, ((0, 0), (1, 1), (1, 1)), mode="edge")
+        return np.lib.stride_tricks.sliding_window_view(framed, (3, 3), axis=(1, 2)).mean((-2, -1))
+
+    wanted = np.sqrt(local_mean((low - local_mean(low)) ** 2))
+    np.testing.assert_allclose(roughness(low), wanted, atol=1e-6)
+    slope = np.arange(9, dtype=np.float32) * np.ones((1, 9, 1), np.float32) / 9
+    np.testing.assert_allclose(roughness(slope)[:, 2:-2, 2:-2], 0, atol=1e-6)
+    assert roughness(np.full((1, 5, 5), 0.7, np.float32)).max() < 1e-6
 
 
 def test_a_map_names_what_was_asked_of_it():
