@@ -177,8 +177,7 @@ def gather(
     else:  # nothing to see: spare the network
         samples = np.zeros((len(posterior), *fine.shape), np.float32)
     detail = repeated(roughness(unit[span.crop])[:, rows, columns], tile.scale)
-    numbers = radiometry.spread_from_unit(np.ones((len(low), 1, 1)), seen[span.crop])  # of the file, per unit
-    return Evidence(samples, low, detail, tile.scale, unexplained, 1 / numbers.astype(np.float64)), fine
+    return Evidence(samples, low, detail, tile.scale, unexplained, radiometry.units(seen[span.crop])), fine
 
 
 def _write_tile(

@@ -151,6 +151,10 @@ class Radiometry:
             numbers[numbers == self.nodata] += -1 if self.nodata >= top else 1
         return numbers.astype(dtype)
 
+    def units(self, bands: Bands = ALL) -> NDArray[np.float64]:
+        """How much of 0..1 one of the file's numbers is, by band; negative where numbers fall as light grows."""
+        return np.asarray(_per_band(self.gain, bands), np.float64)
+
     def spread_from_unit(self, spread: Pixels, bands: Bands = ALL) -> NDArray[np.float32]:
         """A standard deviation in the file's numbers: it takes the gain, never the offset."""
         return (spread / np.abs(_per_band(self.gain, bands))).astype(np.float32)

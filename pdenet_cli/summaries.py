@@ -48,7 +48,7 @@ class Evidence:
     detail: Map  # how rough the input is there, `roughness` of it on the fine grid, (bands, rows, columns)
     scale: int
     unexplained: Map | None = None  # the input less what the mean gives when degraded, shaped as `low`
-    gain: NDArray[np.float64] | float = 1.0  # unit values per number of the file, one or (bands, 1, 1)
+    gain: NDArray[np.float64] | float = 1.0  # unit values per number of the file, maybe negative; or (bands, 1, 1)
 
     @cached_property
     def mean(self) -> Map:
@@ -215,7 +215,9 @@ def interval_high(evidence: Evidence, question: Question) -> Map:
 def _half_width(evidence: Evidence, question: Question) -> Map:
     assert question.stretch is not None
     assert question.level is not None
-    return question.stretch.half_width(evidence, question.level)
+    # Where the file's numbers run down as the light goes up, the lower end is the brighter one.
+    sign = np.sign(evidence.gain).astype(np.float32)
+    return np.asarray(sign * question.stretch.half_width(evidence, question.level))
 
 
 def risk(evidence: Evidence, question: Question) -> Map:

@@ -1,6 +1,7 @@
 """Calibration: intervals that hold what they promise on made-up posteriors, and the command that finds them."""
 
 import dataclasses
+import hashlib
 import inspect
 import json
 import re
@@ -12,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdenet_cli import CubeMeta, create_cube
+from pdenet_cli import CubeMeta, create_cube, open_cube
 from pdenet_cli.calibration import EDGE, KEY, LEVELS, RATIOS, Calibration, Errors, spread, strata, unseen
 from pdenet_cli.cli.calibrate import calibrate as calibrate_command
 from pdenet_cli.cli.evaluate import evaluate
@@ -326,6 +327,17 @@ def test_a_scene_in_tiles_calibrates_as_the_whole(scenes, models, tmp_path):
 
     whole, tiled = made("whole.safetensors", None), made("tiled.safetensors", 1_000_000)
     np.testing.assert_allclose(tiled.factors, whole.factors, rtol=0.02)  # two bins
+
+
+def test_a_scene_that_the_model_was_trained_on_is_named(scenes, models, tmp_path):
+    model = load_model(models["pdenet"])
+    with open_cube(scenes[0]) as cube:
+        fact = {"shape": list(cube.meta.shape()), "sha256": hashlib.sha256(cube.read().data).hexdigest()}
+    path = tmp_path / "taught.safetensors"
+    save_model(path, dataclasses.replace(model, spec=dataclasses.replace(model.spec, data=(fact,))))
+    said = []
+    calibrate(str(path), scenes[:2], tmp_path / "out.safetensors", Settings(), samples=2, say=said.append)
+    assert [scenes[0].name in text and "trained on" in text for text in said] == [True]
 
 
 def test_a_scene_that_fails_leaves_the_others_to_calibrate(scenes, models, tmp_path):

@@ -79,6 +79,16 @@ def test_interval_ends_lie_as_far_from_the_mean_as_the_calibration_says():
     np.testing.assert_allclose([low.item(), high.item()], [-0.2, 1.0], rtol=1e-5)
 
 
+def test_the_lower_end_is_the_lower_number_of_the_file_though_its_gain_be_negative():
+    question = Question(level=0.9, stretch=Known())
+    some = evidence(
+        np.array([0.2, 0.4, 0.6]).reshape(3, 1, 1, 1).repeat(2, 1), gain=np.reshape([2, -2], (2, 1, 1))
+    )
+    low, high = (summary.compute(some, question).ravel() for summary in MAPS["interval"])
+    assert low[0] < high[0]
+    assert low[1] / -2 < high[1] / -2
+
+
 def test_risk_asks_the_calibration_for_a_tolerance_in_unit_values():
     known = evidence(np.zeros((2, 2, 1, 1)), gain=np.array([0.1, 0.001])[:, None, None])
     (summary,) = MAPS["risk"]
