@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pdenet_cli.calibration import Calibration
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ResourceError
@@ -34,15 +35,18 @@ class Posterior:
     """A model and its N draws, made once from a seed: the same N sub-networks for every tile of every scene.
 
     With the ensemble "flips", sample n moreover sees the scene under symmetry n mod 8 of a square, undone
-    afterwards: as many passes, and even a network without chance gives up to 8 different samples.
+    afterwards: as many passes, and even a network without chance gives up to 8 different samples. A calibrated
+    model is used as it was calibrated if nothing else is asked for, any other with "masks".
     """
 
-    def __init__(self, model: Model, samples: int, seed: int = 0, ensemble: Ensemble = "masks") -> None:
+    def __init__(self, model: Model, samples: int, seed: int = 0, ensemble: Ensemble | None = None) -> None:
         tune_process()
-        self.model, self.seed, self.ensemble = model, seed, ensemble
+        self.model, self.seed = model, seed
+        calibration = Calibration.of(model.spec)
+        self.ensemble = ensemble or (calibration.ensemble if calibration is not None else "masks")
         self.network = model.network.eval()
         self.device = self.network.device
-        different = SYMMETRIES if ensemble == "flips" else 1
+        different = SYMMETRIES if self.ensemble == "flips" else 1
         count = samples if self.network.random else min(samples, different)
         with torch.no_grad():
             # Made one after another on the CPU: N = 20 begins with the draws of N = 10, on any device.
@@ -78,7 +82,7 @@ class Posterior:
 
     def seconds_per_voxel(self, low: NDArray[np.float32]) -> float:
         """About how long one sub-network takes for a voxel of `low`."""
-        alone = Posterior(self.model, 1, self.seed)
+        alone = Posterior(self.model, 1, self.seed, "masks")
         scale, (bands, rows, columns) = self.network.scale, low.shape
         whole = slice(0, bands), Window(0, 0, rows * scale, columns * scale)
         alone.samples(low, *whole)  # the first call warms up

@@ -19,6 +19,7 @@ from pdenet_cli.cli.calibrate import calibrate as calibrate_command
 from pdenet_cli.cli.evaluate import evaluate
 from pdenet_cli.cli.upscale import uncertainty, upscale
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
+from pdenet_cli.inference import Posterior
 from pdenet_cli.models import Model, ModelSpec, load_model, read_header, save_model, training_tensors
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.risk_control import upper_bound
@@ -414,3 +415,5 @@ def test_flips_calibrate_a_network_without_chance(scenes, models, tmp_path):
     settings = Settings(ensemble="flips")
     made = calibrate(str(models["template"]), scenes, tmp_path / "yes.safetensors", settings, samples=8)
     assert (made.calibration.samples, made.calibration.ensemble) == (8, "flips")
+    assert Posterior(load_model(made.output), 8).ensemble == "flips"  # used as it was calibrated
+    assert len(Posterior(load_model(made.output), 8, ensemble="masks")) == 1

@@ -34,7 +34,7 @@ def calibrate(
         str, typer.Option(help="whole, or lower-right: the quarter that `pdenet train` never trains on.")
     ] = "whole",
     samples: options.Samples = 8,
-    ensemble: options.Ensemble = "masks",
+    ensemble: options.Ensemble = None,
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -61,7 +61,7 @@ def calibrate(
         axes=axes,
         memory=parse_size(memory),
         level=level,
-        ensemble=cast("Ensemble", ensemble),  # unknown ones are refused there
+        ensemble=cast("Ensemble | None", ensemble),  # unknown ones are refused there
     )
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:

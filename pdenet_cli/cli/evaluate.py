@@ -78,7 +78,7 @@ def evaluate(
     level: Annotated[
         float | None, typer.Option(help="Nominal level of the intervals, with --uncertainty.", show_default="0.9")
     ] = None,
-    ensemble: options.Ensemble = "masks",
+    ensemble: options.Ensemble = None,
     csv: Annotated[Path | None, typer.Option(help="Write all scores, per band too.", metavar="FILE")] = None,
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
@@ -119,7 +119,7 @@ def evaluate(
         memory=parse_size(memory),
         uncertainty=uncertainty,
         level=0.9 if level is None else level,
-        ensemble=cast("Ensemble", ensemble),  # unknown ones are refused there
+        ensemble=cast("Ensemble | None", ensemble),  # unknown ones are refused there
     )
     evaluation = _evaluate(files, model or [], parse_samples(samples), scale, seed, device, settings)
     if html is not None:

@@ -35,8 +35,12 @@ ModelName = Annotated[
     typer.Option("--model", help="A model by name or path.", show_default="the shipped one for --scale"),
 ]
 Ensemble = Annotated[
-    str,
-    typer.Option(help="What the samples differ in: masks, or flips of the scene too.", metavar="masks|flips"),
+    str | None,
+    typer.Option(
+        help="What the samples differ in: masks, or flips of the scene too.",
+        metavar="masks|flips",
+        show_default="as the model was calibrated, else masks",
+    ),
 ]
 Samples = Annotated[int, typer.Option(help="Monte-Carlo draws of the network.", min=1)]
 Memory = Annotated[

@@ -34,7 +34,7 @@ class Draws:
     model: str | None
     samples: int
     seed: int
-    ensemble: str
+    ensemble: str | None
     device: str
 
     def posterior(self) -> Posterior:
@@ -42,10 +42,10 @@ class Draws:
         from pdenet_cli.inference import Ensemble, Posterior
         from pdenet_cli.models import choose_device, open_model
 
-        if self.ensemble not in (known := get_args(Ensemble)):
+        if self.ensemble not in (*(known := get_args(Ensemble)), None):
             raise UsageError(f"--ensemble {self.ensemble}: no such thing. Use {' or '.join(known)}.")
         model = open_model(self.model, self.scale, choose_device(self.device))
-        return Posterior(model, self.samples, self.seed, cast("Ensemble", self.ensemble))
+        return Posterior(model, self.samples, self.seed, cast("Ensemble | None", self.ensemble))
 
 
 def settings_of(context: typer.Context, **others: Any) -> Settings:

@@ -24,7 +24,7 @@ def upscale(
         bool, typer.Option("--with-uncertainty", help="Write the uncertainty maps too, from the same pass.")
     ] = False,
     seed: options.Seed = 0,
-    ensemble: options.Ensemble = "masks",
+    ensemble: options.Ensemble = None,
     device: options.Device = "auto",
     memory: options.Memory = None,
     tile: options.TileSide = None,
@@ -82,7 +82,7 @@ def uncertainty(
     model: options.ModelName = None,
     samples: options.Samples = 8,
     seed: options.Seed = 0,
-    ensemble: options.Ensemble = "masks",
+    ensemble: options.Ensemble = None,
     device: options.Device = "auto",
     memory: options.Memory = None,
     tile: options.TileSide = None,

@@ -38,7 +38,7 @@ def coarse(truth: View, degradation: Degradation, seed: int) -> Cube:
 
 def every_mask_one(posterior: Posterior) -> Posterior:
     """The same network without chance: each of its channels takes part."""
-    certain = Posterior(posterior.model, 1, posterior.seed)
+    certain = Posterior(posterior.model, 1, posterior.seed, "masks")
     certain.draw = Draw(torch.ones_like(certain.draw.masks))
     return certain
 

@@ -77,6 +77,9 @@ def calibrate(
     refuse_folders((output,))
     refuse_existing((output,), overwrite)
     loaded = load_model(source, choose_device(device))
+    # What an earlier calibration said, or failed to say, does not matter any more.
+    bare = {name: value for name, value in loaded.spec.extra.items() if name != KEY}
+    loaded = replace(loaded, spec=replace(loaded.spec, extra=bare))
     posterior = Posterior(loaded, samples, seed, settings.ensemble)
     if len(posterior) < 2:
         raise UsageError(
@@ -102,8 +105,8 @@ def calibrate(
     by_others = unseen(errors, settings.level) if len(errors) > 1 else [None]
     for fact, own, expected in zip(facts, errors, by_others, strict=True):
         fact |= {"coverage": own.coverage(factors), "unseen": expected, "width": own.width(factors)}
-    made = fit(samples=len(posterior), seed=seed, ensemble=settings.ensemble, scenes=facts)
-    spec = replace(loaded.spec, extra={**loaded.spec.extra, KEY: made.to_dict()})
+    made = fit(samples=len(posterior), seed=seed, ensemble=posterior.ensemble, scenes=facts)
+    spec = replace(loaded.spec, extra={**bare, KEY: made.to_dict()})
     again = Model(spec, loaded.network, loaded.name)
     save_model(output, again, training_tensors(source), overwrite=overwrite)
     return Calibrated(output, made, failed, round(time.monotonic() - started, 2))

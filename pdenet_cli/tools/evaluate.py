@@ -163,12 +163,17 @@ class Contest:
     def _misfits(self) -> list[str]:
         """What keeps the calibrations from holding in this run."""
         known = ((system, c) for system, c in self.calibrations.items() if c is not None)
-        notes = ((system, c.misfit(len(self.posteriors[system]), self.settings.ensemble)) for system, c in known)
+        notes = ((system, c.misfit(len(p := self.posteriors[system]), p.ensemble)) for system, c in known)
         return [f"{system}: {note}" for system, note in notes if note]
 
     def _job(self) -> dict[str, Any]:
         models: dict[str, dict[str, Any]] = {
-            system: {"network": p.model.spec.network, "sha256": p.model.sha256, "random": p.network.random}
+            system: {
+                "network": p.model.spec.network,
+                "sha256": p.model.sha256,
+                "random": p.network.random,
+                "ensemble": p.ensemble,
+            }
             for system, p in self.posteriors.items()
             if system != BICUBIC
         }
@@ -179,7 +184,6 @@ class Contest:
             "degradation": self.degradation.to_dict(),
             "samples": list(self.samples),
             "seed": self.seed,
-            "ensemble": self.settings.ensemble,
         }
 
 

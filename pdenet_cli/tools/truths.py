@@ -34,11 +34,11 @@ class Settings:
     memory: int | None = None
     uncertainty: bool = False  # judge the uncertainty of models that have samples too
     level: float = 0.9  # of the intervals
-    ensemble: Ensemble = "masks"
+    ensemble: Ensemble | None = None  # None: each model as it was calibrated, else masks
 
     def __post_init__(self) -> None:
         for name, table in (("protocol", tuple(PROTOCOLS)), ("part", PARTS), ("ensemble", get_args(Ensemble))):
-            if getattr(self, name) not in table:
+            if getattr(self, name) not in (*table, None):
                 raise UsageError(f"--{name} {getattr(self, name)} is unknown; choose {' or '.join(table)}.")
 
     def job(self, scale: int) -> dict[str, Any]:
