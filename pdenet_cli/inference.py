@@ -20,7 +20,19 @@ from pdenet_cli.formats.limits import free_memory
 from pdenet_cli.models import Model
 from pdenet_cli.networks.runtime import tune_process
 from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.summaries import USUAL, Evidence, Map, Question, Samples, Summary, Sums, mean, repeated, roughness
+from pdenet_cli.summaries import (
+    USUAL,
+    Evidence,
+    Map,
+    Question,
+    Samples,
+    Summary,
+    Sums,
+    enlarged,
+    mean,
+    repeated,
+    roughness,
+)
 from pdenet_cli.tiling import Plan, Span, Tile
 
 MEMORY_SHARE = 0.5  # of what is free, if the user gives no limit
@@ -180,7 +192,9 @@ def gather(
         samples = samples[:, :, *inner.scaled(tile.scale).slices]
     else:  # nothing to see: spare the network
         samples = np.zeros((len(posterior), *fine.shape), np.float32)
-    detail = repeated(roughness(unit[span.crop])[:, rows, columns], tile.scale)
+    near = tile.core.grown(1, within=tile.padded)  # an enlarged pixel looks at its neighbours
+    rough = roughness(unit[span.crop])[:, *near.relative_to(tile.padded).slices]
+    detail = enlarged(rough, tile.scale)[:, *tile.core.relative_to(near).scaled(tile.scale).slices]
     return Evidence(samples, low, detail, tile.scale, unexplained, radiometry.units(seen[span.crop])), fine
 
 

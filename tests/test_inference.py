@@ -15,7 +15,7 @@ from pdenet_cli.errors import ResourceError
 from pdenet_cli.inference import Layer, Posterior, gather, halo_for, super_resolve
 from pdenet_cli.models import Model, ModelSpec
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
-from pdenet_cli.summaries import MAPS, MEAN, Question, roughness
+from pdenet_cli.summaries import MAPS, MEAN, Question, enlarged, roughness
 from pdenet_cli.tiling import Plan
 
 
@@ -246,14 +246,14 @@ def test_a_tolerance_is_measured_with_the_gain_of_its_band():
 def test_the_detail_of_a_tile_looks_beyond_its_edge(tmp_path, posteriors):
     posterior = posteriors[4, 1, "masks"]
     path, pixels = scene(tmp_path, rows=12, columns=12)
-    whole = roughness(pixels)
+    whole = enlarged(roughness(pixels), 4)
     with open_cube(path) as cube:
         radiometry = Radiometry.of(cube.meta, Survey.of(cube), (0, 1))
         network = posterior.network
         plan = Plan(cube.meta.window, 4, tuple(range(6)), network.halo, network.band_halo, 5, 6)
         for tile in plan.tiles:
             evidence, _ = gather(cube, posterior, tile, plan.spans[0], radiometry, range(6))
-            wanted = whole[:, *tile.core.slices].repeat(4, 1).repeat(4, 2)
+            wanted = whole[:, *tile.target.slices]
             np.testing.assert_allclose(evidence.detail, wanted, atol=1e-6)
             np.testing.assert_array_equal(evidence.low, pixels[:, *tile.core.slices])
 

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdenet_cli.summaries import DARK, MAPS, MEAN, USUAL, Evidence, Question, mean, roughness, std
+from pdenet_cli.summaries import DARK, MAPS, MEAN, USUAL, Evidence, Question, enlarged, mean, roughness, std
 
 
 def evidence(samples, **known):
@@ -153,6 +155,14 @@ def test_roughness_is_what_a_local_mean_leaves():
     slope = np.arange(9, dtype=np.float32) * np.ones((1, 9, 1), np.float32) / 9
     np.testing.assert_allclose(roughness(slope)[:, 2:-2, 2:-2], 0, atol=1e-6)
     assert roughness(np.full((1, 5, 5), 0.7, np.float32)).max() < 1e-6
+
+
+@pytest.mark.parametrize("scale", [2, 3, 4])
+def test_a_map_is_enlarged_as_torch_does_it(scale):
+    low = np.random.default_rng(0).random((2, 5, 4), dtype=np.float32)
+    wanted = F.interpolate(torch.from_numpy(low)[None], scale_factor=scale, mode="bilinear")[0].numpy()
+    np.testing.assert_allclose(enlarged(low, scale), wanted, atol=1e-6)
+    assert enlarged(low[:, :1, :1], scale).shape == (2, scale, scale)
 
 
 def test_a_map_names_what_was_asked_of_it():
