@@ -27,7 +27,7 @@ KEY = "calibration"  # among the extra facts of a model
 STRATA = ("flat", "edge")
 FLOOR = 1e-4  # unit values: where all samples agree, the truth still does not
 ROUGH = 0.3  # of the input's roughness: what it has of detail at its finest, it lacks still finer
-EDGE = 0.003  # of the roughness: beyond it, something is to be seen there
+EDGE = 5e-4  # of the roughness: below it nothing is to be seen there, not even noise
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99, 0.995)
 
 # Of error / spread: so fine that the next edge above a factor is less than 1 % away.
