@@ -32,7 +32,9 @@ def multiply_adds(network: Network, bands: int, side: int) -> int:
         empty = type(network)(network.config)
         low = torch.empty(1, bands, side, side)
         if isinstance(network.config, PDENetConfig):  # its fast form makes some products with zeros
-            state = {name.removeprefix("space."): p for name, p in empty.named_parameters()}
+            # A sample of an ensemble is one of its members.
+            names = {name: name.removeprefix("space.").removeprefix("members.0.") for name in empty.state_dict()}
+            state = {names[name]: p for name, p in empty.named_parameters()}
             plain.forward(network.config, state, low)
         else:
             empty(low)
