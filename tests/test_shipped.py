@@ -1,0 +1,53 @@
+"""The models that come with the program: found by scale, described, calibrated, and better than bicubic."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pdenet_cli import Radiometry, Survey, Window, load_model, open_cube
+from pdenet_cli.calibration import Calibration
+from pdenet_cli.degradation import Degradation, bicubic_up
+from pdenet_cli.inference import Posterior
+from pdenet_cli.models import choose_model, read_header
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "indian_pines.hdr"
+
+
+@pytest.mark.parametrize("scale", [4, 8])
+def test_a_shipped_model_says_what_it_is_and_what_its_intervals_promise(scale):
+    header = read_header(choose_model(None, scale))
+    spec = header.spec
+    assert (spec.scale, spec.network, spec.licence) == (scale, "pdenet", "MIT")
+    assert header.nbytes < 3e6
+    assert len(spec.data) == 20
+    assert all(len(fact["sha256"]) == 64 for fact in spec.data)
+    calibration = Calibration.of(spec)
+    assert calibration is not None
+    assert calibration.level == 0.9
+    covered = [scene["coverage"] for scene in calibration.scenes]
+    assert np.mean(covered) == pytest.approx(0.9, abs=0.02)
+    # Chances at 0 or 1 would leave one network and no uncertainty.
+    chances = torch.cat(
+        [p.flatten() for name, p in load_model(header.path).network.named_parameters() if "chance" in name]
+    )
+    assert 0.5 < float(chances.mean()) < 0.97
+
+
+@pytest.mark.parametrize("scale", [4, 8])
+def test_a_shipped_model_beats_bicubic_and_its_samples_differ(scale):
+    with open_cube(EXAMPLE) as cube:
+        radiometry = Radiometry.of(cube.meta, Survey.of(cube), None)
+        bands = slice(20, 36)
+        high, _ = radiometry.prepare(cube.read(cube.meta.window, bands), bands)
+    low = Degradation(scale)(torch.from_numpy(high)[None])
+    posterior = Posterior(load_model(choose_model(None, scale)), 8)
+    samples = posterior.samples(low[0].numpy(), slice(None), Window(0, 0, *high.shape[1:]))
+
+    def error(estimate):
+        return float(np.mean((np.clip(estimate, 0, 1) - high.clip(0, 1)) ** 2))
+
+    assert error(samples.mean(0)) < error(bicubic_up(low, scale)[0].numpy())
+    assert error(samples.mean(0)) < np.mean([error(sample) for sample in samples])
+    assert samples.std(0).mean() > 1e-4
