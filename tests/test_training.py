@@ -134,27 +134,48 @@ def test_shapes_are_of_every_size_and_soft_only_on_their_edge():
         assert edge.mean() > 0.9  # a value between 0 and 1 has a neighbour that is quite another
 
 
-def test_wider_windows_become_coarser_patches_and_pasted_shapes_add_edges(tmp_path):
-    checks = np.indices((128, 128)).sum(0) % 2 * 1000
-    ramp = np.linspace(0, 1000, 128)[:, None].repeat(128, 1)
-    plain = replace(RECIPES["fast"](4), patch=32, gains=(1.0, 1.0), zoom=1.0, collage=0.0)
+@pytest.fixture
+def drawn(tmp_path):
+    """Patches of one band, plain but for the changes."""
+    plain = dict(patch=32, gains=(1.0, 1.0), zoom=1.0, collage=0.0)
 
     def patches(pixels, **changes):
         path = write(tmp_path / f"{len(list(tmp_path.iterdir()))}.hdr", pixels[None].astype("<u2"))
         scene = Scene.read(open_cube(path), (0, 1000))
-        drawn = Patches([scene], replace(plain, **changes), 4, seed=0)
+        drawn = Patches([scene], replace(RECIPES["fast"](4), **plain | changes), 4, seed=0)
         return [drawn(step, 0).high.numpy() for step in range(40)]
 
-    assert all(patch.std() == pytest.approx(0.5) for patch in patches(checks))
-    zoomed = patches(checks, zoom=2.0)
+    return patches
+
+
+CHECKS = np.indices((128, 128)).sum(0) % 2 * 1000
+
+
+def test_wider_windows_become_coarser_patches_and_pasted_shapes_add_edges(drawn):
+    ramp = np.linspace(0, 1000, 128)[:, None].repeat(128, 1)
+    assert all(patch.std() == pytest.approx(0.5) for patch in drawn(CHECKS))
+    zoomed = drawn(CHECKS, zoom=2.0)
     assert all(patch.shape == (1, 32, 32) for patch in zoomed)
     assert min(patch.std() for patch in zoomed) < 0.1
 
     def step(patch):
         return max(np.abs(np.diff(patch, axis=axis)).max() for axis in (1, 2))
 
-    assert max(map(step, patches(ramp))) < 0.01
-    assert max(map(step, patches(ramp, collage=1.0))) > 0.2
+    assert max(map(step, drawn(ramp))) < 0.01
+    assert max(map(step, drawn(ramp, collage=1.0))) > 0.2
+
+
+def test_another_light_keeps_every_edge(drawn):
+    stripes = 200 + 600 * (np.arange(128)[:, None].repeat(128, 1) % 4 == 0)  # a quarter is bright
+    plain, negative, hazy = drawn(stripes), drawn(stripes, negative=1.0), drawn(stripes, haze=1.0)
+    assert all(np.median(patch) == patch.min() for patch in plain)
+    assert all(np.median(patch) == patch.max() for patch in negative)
+    assert all(np.median(patch) == patch.min() for patch in hazy)
+    for patch in negative + hazy:
+        assert patch.dtype == np.float32
+        assert patch.min() > -1e-6
+        assert np.ptp(patch) == pytest.approx(0.6, abs=1e-5)
+    assert np.std([patch.min() for patch in hazy]) > 0.1
 
 
 @pytest.mark.parametrize("dtype", ["<i2", "<f4", "<f8"])
@@ -315,7 +336,7 @@ def test_a_run_starts_from_given_weights(cubes, tmp_path):
     for name, weight in load_model(template).network.state_dict().items():
         assert torch.equal(start.state_dict()[name], weight)
     with pytest.raises(ModelError, match="other shapes"):
-        tool._network(plan(cubes, init=str(template), config="tiny,width=9"))
+        tool._network(plan(cubes, init=str(template), config="tiny,width=7"))
 
 
 def test_a_network_grows_by_a_stage_that_changes_nothing_at_first(cubes, tmp_path):
@@ -327,6 +348,20 @@ def test_a_network_grows_by_a_stage_that_changes_nothing_at_first(cubes, tmp_pat
         assert torch.allclose(grown(low), small(low))
     (grown(low) - 1).abs().sum().backward()
     assert float(grown.stages[-1].tail.grad.abs().sum()) > 0
+
+
+@pytest.mark.parametrize("more", ["head=6", "width=11", "head=7,width=9,stages=3"])
+def test_a_wider_network_starts_as_the_one_it_grew_from(cubes, tmp_path, more):
+    file = train(plan(cubes), tmp_path / "small.safetensors").files.model
+    small, grown = load_model(file).network, tool._network(plan(cubes, init=str(file), config=f"tiny,{more}"))
+    low = torch.rand(1, 5, 6, 6)
+    with torch.no_grad():
+        assert torch.allclose(grown(low), small(low), atol=1e-6)
+    (grown(low) - 1).abs().sum().backward()
+    assert all(stage.tail.grad.abs().flatten(1).sum(1).all() for stage in grown.stages)
+    narrow = plan(cubes, init=str(file), config="tiny,width=7")
+    with pytest.raises(ModelError, match="other shapes"):
+        tool._network(narrow)
 
 
 @pytest.mark.parametrize("scale", [2, 8])

@@ -18,7 +18,7 @@ from pdenet_cli.calibration import KEY, Calibration, Errors
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation import uncertainty
-from pdenet_cli.evaluation.sparsification import Sparsification, bins_of, ence, spearman
+from pdenet_cli.evaluation.sparsification import Pool, Sparsification, bins_of, ence, spearman
 from pdenet_cli.evaluation.uncertainty import MEASURES, Guess, errors_of, mean_trust, trust
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.models import Model, ModelSpec, save_model
@@ -85,6 +85,23 @@ def test_the_order_of_the_pixels_in_the_file_does_not_matter(data, length, rando
     random.shuffle(places)
     one, other = Sparsification.of(uncertainty, squares), Sparsification.of(uncertainty[places], squares[places])
     np.testing.assert_allclose(one.curve, other.curve, atol=1e-7)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_pool_of_bands_gives_the_curves_of_all_their_values(tied):
+    rng = np.random.default_rng(0)
+    uncertainty = rng.gamma(2.0, 0.01, (3, 5000)) * np.array([[0.1], [1.0], [30.0]])
+    squares = (uncertainty * rng.normal(size=uncertainty.shape)) ** 2
+    if tied:  # sure of the first band, wrongly
+        uncertainty[0] = 0
+    pool = Pool()
+    for band in range(3):
+        pool.add(uncertainty[band], squares[band])
+    pooled, exact = pool.finished(), Sparsification.of(uncertainty.ravel(), squares.ravel())
+    np.testing.assert_allclose(pooled.curve, exact.curve, rtol=0.02)
+    np.testing.assert_allclose(pooled.oracle, exact.oracle, rtol=0.02, atol=1e-5)
+    assert pooled.random == pytest.approx(exact.random)
+    assert pooled.share == pytest.approx(exact.share, abs=2e-3)
 
 
 @given(st.data(), lengths)
@@ -169,6 +186,8 @@ def test_order_is_judged_on_pixels_merged_over_their_valid_bands(scene):
     np.testing.assert_allclose(judged.curves["std"], curve, rtol=1e-4)
     band = Sparsification.of(guess.std.array[2][there[2]].astype(float), error[2][there[2]].astype(float) ** 2)
     assert judged.bands["AUSE/random"][2] == pytest.approx(band.share, rel=1e-3)
+    values = Sparsification.of(guess.std.array[there].astype(float), error[there].astype(float) ** 2)
+    assert judged.values["AUSE/random of values"] == pytest.approx(values.share, abs=0.01)
 
 
 def test_without_a_calibration_there_is_no_coverage(scene):

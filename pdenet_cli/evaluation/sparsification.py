@@ -10,7 +10,8 @@
 | ENCE        | mean over 10 bins of equally many pixels of abs(RMSE - RMU) / RMU, RMU the root mean square       |
 |             | uncertainty of the bin                                                                           |
 
-Pixels of the same uncertainty have no order among themselves: each counts as their mean.
+Pixels of the same uncertainty have no order among themselves: each counts as their mean. `Pool` does the same with
+single values, all bands of a scene in one order.
 """
 
 from __future__ import annotations
@@ -57,6 +58,36 @@ class Sparsification:
         """AUSE beside that of chance; NaN where all errors are alike and no order is better than another."""
         chance = float((self.random - self.oracle).mean())
         return self.ause / chance if chance > 1e-12 else math.nan
+
+
+class Pool:
+    """Values of any number of bands, counted in fine bins of their logarithms and not kept.
+
+    A bin is 1 % wide, and the values in it count as their mean: the curves are exact but for that.
+    """
+
+    PER_OCTAVE, LOWEST, OCTAVES = 64, -40, 60
+
+    def __init__(self) -> None:
+        # How many values, and the sum of their squares: by uncertainty, by error.
+        self.counts, self.sums = np.zeros((2, 2, self.OCTAVES * self.PER_OCTAVE))
+
+    def add(self, uncertainty: Values, squares: Values) -> None:
+        for i, size in enumerate((uncertainty, np.sqrt(squares))):
+            with np.errstate(divide="ignore"):
+                octave = np.log2(size).clip(self.LOWEST, self.LOWEST + self.OCTAVES) - self.LOWEST
+            bins = np.minimum((octave * self.PER_OCTAVE).astype(np.intp), self.counts.shape[1] - 1)
+            self.counts[i] += np.bincount(bins, minlength=self.counts.shape[1])
+            self.sums[i] += np.bincount(bins, squares, minlength=self.counts.shape[1])
+
+    def finished(self) -> Sparsification:
+        count, total = self.counts[0].sum(), self.sums[0].sum()
+        left = count * (1 - np.arange(STEPS) / STEPS)
+        curve, oracle = (
+            np.sqrt(np.interp(left, np.append(0, np.cumsum(counts)), np.append(0, np.cumsum(sums))) / left)
+            for counts, sums in zip(self.counts, self.sums, strict=True)
+        )
+        return Sparsification(curve, oracle, math.sqrt(total / count))
 
 
 def _left(squares: Values) -> Values:

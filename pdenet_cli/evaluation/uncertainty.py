@@ -1,7 +1,8 @@
 """How well a system knew its errors on a scene whose truth is known: order, size and coverage.
 
 Of a pixel, error and uncertainty are merged over its valid bands as root mean squares; the measures of a scene are
-those of its pixels, the measures of a band those of its values. Coverage and width are means over all values.
+those of its pixels, the measures of a band those of its values. Coverage and width are means over all values, and
+AUSE/random is also given for all values of a scene in one order.
 
 The order and the size are those of the standard deviation of the samples. A calibrated interval, where there is
 one, has AUSE/random and ENCE of its own: its half width at 68.3 % stands in the place of the standard deviation.
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from pdenet_cli.calibration import Calibration, Errors, spread, strata
 from pdenet_cli.cube import Cube
 from pdenet_cli.errors import UsageError
-from pdenet_cli.evaluation.sparsification import STEPS, Sparsification, Values, bins_of, ence, spearman
+from pdenet_cli.evaluation.sparsification import STEPS, Pool, Sparsification, Values, bins_of, ence, spearman
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.summaries import MAPS, MEAN, Summary
 
@@ -50,6 +51,7 @@ class Measure:
 
 MEASURES = (
     Measure("AUSE/random", "", "sparsification error of the std beside that of chance: 0 best, 1 no order", 2),
+    Measure("AUSE/random of values", "", "the same with every value of every band on its own", 2),
     Measure("AUSE", "0..1", "sparsification error of the std"),
     Measure("AURG", "0..1", "what leaving out by the std gains over chance"),
     Measure("Spearman", "", "rank correlation of std and error", 2),
@@ -116,8 +118,10 @@ def trust(truth: View, guess: Guess, calibration: Calibration | None, level: flo
     ratios: Errors | None = None
     bands: dict[str, list[float]] = {}
     sizes = []
+    pool = Pool()
     for band, part in _bands(truth, guess):
         own = _Band.of(part, factors)
+        pool.add(np.sqrt(own.variances), own.squares)
         merged.add(part.there, own)
         sizes.append(len(own.squares))
         width = truth.radiometry.spread_from_unit(np.full((1, 1, 1), own.width), (band,)).item()
@@ -127,6 +131,7 @@ def trust(truth: View, guess: Guess, calibration: Calibration | None, level: flo
     ratios = _something(ratios, truth)
     whole = merged.finished()
     means = {name: _mean(bands[name], sizes) for name in AVERAGED}
+    means["AUSE/random of values"] = pool.finished().share
     curves, bins = _drawn(whole)
     reliability: dict[str, list[float]] = {}
     if calibration is not None:
@@ -236,7 +241,12 @@ def _measured(band: _Band) -> dict[str, float]:
         return values
     std = np.sqrt(band.variances)
     order = Sparsification.of(std, band.squares)
-    values |= {"AUSE/random": order.share, "AUSE": order.ause, "AURG": order.aurg}
+    values |= {
+        "AUSE/random": order.share,
+        "AUSE/random of values": order.share,
+        "AUSE": order.ause,
+        "AURG": order.aurg,
+    }
     values |= {"Spearman": spearman(std, band.squares), "ENCE": ence(std, band.squares)}
     if band.wide is not None:
         wide = np.sqrt(band.wide)

@@ -117,6 +117,10 @@ class TemplateNet(Network):
         }
         # A stage more changes nothing at first: it paints with an empty brush.
         more |= {name: torch.zeros_like(w) for name, w in more.items() if name.endswith(".tail")}
+        weights = {
+            name: _widened(name, w, own[name]) if name.startswith("stages.") and name in own else w
+            for name, w in weights.items()
+        }
         if scale == self.scale:
             return {**weights, **more}
         tails = {
@@ -303,6 +307,27 @@ def _resized(tail: Tensor, old: int, new: int) -> Tensor:
     share = (places - left).to(tail)
     rows = tail[:, :, left] * (1 - share)[:, None] + tail[:, :, left + 1] * share[:, None]
     return rows[..., left] * (1 - share) + rows[..., left + 1] * share
+
+
+def _widened(name: str, old: Tensor, own: Tensor) -> Tensor:
+    """The weights `old` as a part of `own`, which has as many channels or more: what they compute stays the same.
+
+    Old channels take nothing from new ones, new ones paint with an empty brush, and a unit that grew has the
+    chances of a new one.
+    """
+    if name.endswith(".tail"):
+        return torch.cat((old, old.new_zeros(max(0, len(own) - len(old)), *old.shape[1:])))
+    if old.dim() != own.dim() or any(few > many for few, many in zip(old.shape, own.shape, strict=True)):
+        return old  # which does not fit
+    if old.dim() < 2:
+        return old if len(old) == len(own) else own
+    # What a unit compresses are the outputs of those before it, side by side.
+    inputs = max(1, int(name.split(".")[3])) if name.endswith(".compress") else 1
+    new = own.clone()
+    blocks, parts = (w.view(len(w), inputs, -1, *w.shape[2:]) for w in (new, old))
+    blocks[: len(parts)] = 0
+    blocks[: len(parts), :, : parts.shape[2]] = parts
+    return new
 
 
 def _weight(*shape: int) -> nn.Parameter:

@@ -25,6 +25,8 @@ Unit = NDArray[np.float32]  # 0..1
 
 MOST_SHAPES = 8  # in a collage
 SMALLEST_SHAPE = 0.04  # of half a patch
+BRIGHTEST = 1.5  # place of a negative, beside that of its patch
+THICKEST = 0.5  # haze
 
 
 def place(rng: np.random.Generator, size: tuple[int, int], corner: tuple[int, int], side: int) -> Window:
@@ -104,8 +106,17 @@ class Patches:
         if rng.random() < self.recipe.collage:
             for _ in range(int(rng.integers(1, MOST_SHAPES + 1))):
                 high = high + shape(rng, side) * (self._piece(rng, scene, run, side) - high)
+        high = self._relit(rng, high)
         generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
         return Patch(torch.from_numpy(np.ascontiguousarray(high)), generator)
+
+    def _relit(self, rng: np.random.Generator, high: Unit) -> Unit:
+        """The same edges under another light: what is sharp must not hang on which side of it is bright."""
+        if rng.random() < self.recipe.negative:
+            high = np.float32(high.max() * rng.uniform(1, BRIGHTEST)) - high
+        if rng.random() < self.recipe.haze:
+            high = high + np.float32(rng.uniform(-high.min(), THICKEST))
+        return high
 
     def _piece(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> Unit:
         """A square of a scene, `side` pixels wide: turned, mirrored, brighter or darker, at times made coarser."""

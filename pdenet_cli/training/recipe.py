@@ -41,6 +41,10 @@ class Recipe:
     energy: float = 0.0  # what two draws of a patch gain by being apart: 0, nothing; 1, as far as the truth is
     chances: tuple[float, float] = (0.0, 1.0)  # where the masks' chances are kept
     gains: tuple[float, float] = (1.0, 1.0)  # a patch is multiplied by a number between these
+    negative: float = 0.0  # share of patches whose bright places become dark and whose dark ones bright
+    haze: float = (
+        0.0  # share of patches that are lighter everywhere, or darker as far as their darkest place allows
+    )
     skipping: float = 0.0  # share of patches that take every second or third band
     zoom: float = 1.0  # a patch is made of a window up to so many times as wide
     collage: float = 0.0  # share of patches with shapes pasted in that show other places of the scene
