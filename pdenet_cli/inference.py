@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import lcm
 from typing import Any, Literal
 
 import numpy as np
@@ -47,8 +48,9 @@ class Posterior:
     """A model and its N draws, made once from a seed: the same N sub-networks for every tile of every scene.
 
     With the ensemble "flips", sample n moreover sees the scene under symmetry n mod 8 of a square, undone
-    afterwards: as many passes, and even a network without chance gives up to 8 different samples. A calibrated
-    model is used as it was calibrated if nothing else is asked for, any other with "masks".
+    afterwards: as many passes, and even a network without chance gives up to 8 different samples. No sample is
+    made twice: where fewer can differ than are asked for, there are fewer. A calibrated model is used as it was
+    calibrated if nothing else is asked for, any other with "masks".
     """
 
     def __init__(self, model: Model, samples: int, seed: int = 0, ensemble: Ensemble | None = None) -> None:
@@ -58,8 +60,9 @@ class Posterior:
         self.ensemble = ensemble or (calibration.ensemble if calibration is not None else "masks")
         self.network = model.network.eval()
         self.device = self.network.device
-        different = SYMMETRIES if self.ensemble == "flips" else 1
-        count = samples if self.network.random else min(samples, different)
+        views = SYMMETRIES if self.ensemble == "flips" else 1
+        different = self.network.different
+        count = samples if different is None else min(samples, lcm(different, views))
         with torch.no_grad():
             # Made one after another on the CPU: N = 20 begins with the draws of N = 10, on any device.
             self.draw = self.network.draw(torch.Generator().manual_seed(seed), count).to(self.device)

@@ -2,16 +2,17 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdenet_cli import CubeMeta, create_cube, open_cube
+from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError
 from pdenet_cli.inference import Posterior
-from pdenet_cli.models import load_model
+from pdenet_cli.models import Model, ModelSpec, load_model
 from pdenet_cli.networks import NETWORKS, build_network
 from pdenet_cli.networks.base import Draw
 from pdenet_cli.networks.dropout import DropoutNet
@@ -113,6 +114,15 @@ def test_every_sample_is_a_member_and_no_draw_their_mean():
         torch.testing.assert_close(network(LOW)[0], alone.mean(0), rtol=0, atol=1e-6)
         torch.testing.assert_close(network(LOW, Draw(torch.ones(1, 3))), network(LOW))
         torch.testing.assert_close(network(LOW, Draw(torch.tensor([[1.0, 0, 1]])))[0], alone[[0, 2]].mean(0))
+
+
+def test_no_sample_is_made_twice():
+    model = Model(ModelSpec("ensemble", {}, 4, {"scale": 4}, "0"), tiny("ensemble", members=3))
+    assert [len(Posterior(model, n)) for n in (2, 3, 16)] == [2, 3, 3]
+    turned = Posterior(model, 30, ensemble="flips")
+    assert len(turned) == 24
+    samples = turned.samples(LOW[0].numpy(), slice(None), Window(0, 0, 4 * LOW.shape[2], 4 * LOW.shape[3]))
+    assert len(np.unique(samples.reshape(24, -1).round(4), axis=0)) == 24
 
 
 def test_only_the_member_whose_turn_it_is_runs():

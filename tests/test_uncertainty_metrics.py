@@ -274,7 +274,9 @@ def truths(tmp_path_factory):
 
 
 def contest(models, names, samples=(4,), **settings):
-    return Contest([models[name] for name in names], samples, 0, "cpu", Settings(uncertainty=True, **settings))
+    return Contest(
+        [models.get(name, name) for name in names], samples, 0, "cpu", Settings(uncertainty=True, **settings)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -334,7 +336,8 @@ def test_flips_make_a_network_without_chance_unsure(models, truths):
     ("names", "samples", "settings", "says"),
     [
         (("plain",), (4,), {}, "no model gives more than one sample"),
-        (("bare",), (1,), {}, "no model gives more than one sample"),
+        (("bare",), (1,), {}, "no model gives more than one sample. Try"),
+        (("bicubic",), (8,), {"ensemble": "flips"}, "Give another than bicubic"),
         (("bare",), (1, 2), {}, "one number of --samples"),
         (("calibrated",), (4,), {"level": 0.9999}, r"calibrated from 0\.1 to 0\.995"),
     ],

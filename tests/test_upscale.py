@@ -368,6 +368,24 @@ def test_a_page_that_cannot_be_written_is_written_by_resume(scene, models, tmp_p
     assert not list(tmp_path.glob(".m*"))
 
 
+def test_pictures_asked_for_later_are_made_by_resume(pdenet, scene, models, tmp_path):
+    words = (
+        "upscale",
+        scene,
+        "-o",
+        tmp_path / "fine.hdr",
+        "--model",
+        models / "pdenet.safetensors",
+        "--samples",
+        2,
+    )
+    assert pdenet(*words).returncode == 0
+    cube = (tmp_path / "fine.img").stat().st_mtime_ns
+    assert pdenet(*words, "--resume", "--quicklook").returncode == 0
+    assert (tmp_path / "fine.png").exists()
+    assert (tmp_path / "fine.img").stat().st_mtime_ns == cube  # only the picture is new
+
+
 def test_scenes_of_one_name_and_several_formats_are_not_mixed_up(pdenet, scene, models, tmp_path):
     (tmp_path / "scene.tif").touch()
     words = ("--model", models / "pdenet.safetensors", "--overwrite")

@@ -67,12 +67,11 @@ def draws(samples: Sequence[int]) -> int:
     return max(samples) * (LEAST_SETS if len(samples) > 1 else 1)
 
 
-def takes(samples: Sequence[int]) -> dict[Take, Summary]:
-    """Every set of draws, and how it becomes one cube."""
-    total = draws(samples)
+def takes(samples: Sequence[int], total: int) -> dict[Take, Summary]:
+    """Every set of `total` draws, and how it becomes one cube; no set is larger than that."""
     return {
         (n, start): Summary(f"{n} draws from {start}", "", partial(_mean, start=start, count=n), "value")
-        for n in sorted(set(samples))
+        for n in sorted({min(n, total) for n in samples})
         for start in range(0, total - n + 1, n)
     }
 

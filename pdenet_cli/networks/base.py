@@ -95,6 +95,11 @@ class Network(nn.Module):
             yield self(low.expand(len(some), -1, -1, -1), some)
 
     @property
+    def different(self) -> int | None:
+        """How many samples can differ; None: any number."""
+        return None if self.random else 1
+
+    @property
     def device(self) -> torch.device:
         """Where its weights are, and its input must be."""
         return next(chain(self.parameters(), self.buffers())).device

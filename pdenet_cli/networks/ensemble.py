@@ -43,6 +43,10 @@ class EnsembleNet(Network):
         first = self._member(0)
         self.halo, self.band_halo, self.bytes_per_voxel = first.halo, first.band_halo, first.bytes_per_voxel
 
+    @property
+    def different(self) -> int:
+        return len(self.members)
+
     def draw(self, generator: torch.Generator | None, samples: int = 1, temperature: float = 0.05) -> Draw:
         """One member after another from the one that the seed gives: as many samples as members take each once."""
         first = 0

@@ -76,9 +76,8 @@ class Contest:
             raise UsageError("--uncertainty takes one number of --samples, not a list.")
         unsure = {system: Calibration.of(p.model.spec) for system, p in self.posteriors.items() if len(p) > 1}
         if not unsure:
-            raise UsageError(
-                "--uncertainty: no model gives more than one sample. Try --ensemble flips --samples 8."
-            )
+            way = "Try --ensemble flips --samples 8." if len(self.posteriors) > 1 else "Give another than bicubic."
+            raise UsageError(f"--uncertainty: no model gives more than one sample. {way}")
         for calibration in unsure.values():
             if calibration is not None:
                 calibration.at(self.settings.level)  # refused before the work rather than after it
@@ -151,10 +150,10 @@ class Contest:
     def _study(self, truth: View, low: Cube, posterior: Posterior, output: Cube, options: Any) -> Taken:
         """The scores of every set of draws and of no draw; the first set of the largest N fills `output`."""
         empty = PROTOCOLS[self.settings.protocol].tally(self.scale, study.METRICS)
-        takes = study.takes(self.samples)
+        takes = study.takes(self.samples, len(posterior))
         cubes = study.scored(truth, empty, takes | {study.EVERY_MASK_ONE: MEAN})
         outputs = [(summary, cubes[take]) for take, summary in takes.items()]
-        best = takes[self.samples[-1], 0]
+        best = takes[min(self.samples[-1], len(posterior)), 0]
         run(low, posterior, [*outputs, (best, output)], **options, whole_spectra=True)
         certain = [(MEAN, cubes[study.EVERY_MASK_ONE])]
         run(low, every_mask_one(posterior), certain, **options, whole_spectra=True)

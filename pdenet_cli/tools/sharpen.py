@@ -109,6 +109,10 @@ class Job:
         job = self._job()
         before = Report.read(self.report_path) if self.settings.resume else None
         if before is not None and before.job == job and not self.journal.path.exists():
+            try:
+                self._show(before, missing=True)
+            except OSError as error:
+                raise unwritable(self.report_path.parent, error) from error
             self.report = before  # finished by an earlier run
             return
         begun = self.journal.resume(job) if self.settings.resume else None
@@ -174,17 +178,23 @@ class Job:
             output.commit()
         if beside(self.report_path).exists():
             rename(beside(self.report_path), self.report_path)
-        if self.settings.quicklook:
-            for picture, path in self.pictures.items():
-                with open_cube(path) as cube:
-                    write_beside(picture, png(quicklook(cube)), overwrite=True)
         report = Report.read(self.report_path)
         assert report is not None
-        if self.page:
-            written = {name: output.path for name, (output, _) in self.outputs.items()}
-            write_page(self.source.path.name, written, report, **self.page)
+        self._show(report)
         self.report = report
         self.journal.end()
+
+    def _show(self, report: Report, missing: bool = False) -> None:
+        """Make the pictures and the page from the cubes; `missing`: only what is not there."""
+        if self.settings.quicklook:
+            for picture, path in self.pictures.items():
+                if missing and picture.exists():
+                    continue
+                with open_cube(path) as cube:
+                    write_beside(picture, png(quicklook(cube)), overwrite=True)
+        if self.page and not (missing and all(path.exists() for path in self.page.values())):
+            written = {name: output.path for name, (output, _) in self.outputs.items()}
+            write_page(self.source.path.name, written, report, **self.page)
 
     def _discard(self) -> None:
         for output, _ in self.outputs.values():
