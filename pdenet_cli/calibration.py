@@ -172,7 +172,7 @@ class Calibration:
     def certified_at(self, level: float) -> float:
         """The coverage that is proved at a level, in the stratum where it is least."""
         place = self._place(level)
-        return min(proved[place] for proved, n in zip(self.certified, self.counted, strict=True) if n)
+        return min(proved[place] for proved in self.certified)
 
     @property
     def guarantee(self) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.errors import FormatError, PdenetError, UsageError
-from pdenet_cli.georeference import Georeference
+from pdenet_cli.georeference import PIXEL_WORDS, Georeference, upscaled_words
 
 Pixels = NDArray[Any]
 
@@ -90,6 +90,8 @@ class CubeMeta:
     notes: tuple[str, ...] = ()  # what was doubted or left out on reading
 
     PER_BAND = ("wavelengths", "fwhm", "good_bands", "band_names", "gains", "offsets")
+    # ENVI's lists of a length of their own, which may happen to be the number of bands.
+    NOT_PER_BAND = ("description", "z plot", "class ", "projection info", *PIXEL_WORDS)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", np.dtype(self.dtype))
@@ -136,6 +138,7 @@ class CubeMeta:
             rows=self.rows * factor,
             columns=self.columns * factor,
             georeference=self.georeference.upscaled(factor),
+            extra=upscaled_words(self.extra, factor),
         )
 
     def with_bands(self, chosen: slice) -> CubeMeta:
@@ -148,7 +151,17 @@ class CubeMeta:
         }
         defaults = tuple(kept.index(b) for b in self.default_bands or () if b in kept)
         complete = self.default_bands is not None and len(defaults) == len(self.default_bands)
-        return replace(self, bands=len(kept), default_bands=defaults if complete else None, **lists)
+        extra = {name: self._of_bands(name, value, chosen) for name, value in self.extra.items()}
+        return replace(self, bands=len(kept), default_bands=defaults if complete else None, extra=extra, **lists)
+
+    def _of_bands(self, name: str, value: Any, chosen: slice) -> Any:
+        """What a field of `extra` says of the `chosen` bands, if it is a list with an item for each band."""
+        if isinstance(value, (list, tuple)):
+            return value[chosen] if len(value) == self.bands else value
+        if not isinstance(value, str) or not value.startswith("{") or name.lower().startswith(self.NOT_PER_BAND):
+            return value
+        items = [item.strip() for item in value.strip("{}").split(",")]
+        return "{" + ", ".join(items[chosen]) + "}" if len(items) == self.bands else value
 
 
 class Sliceable(Protocol):
@@ -200,6 +213,8 @@ class Cube:
         start, stop, step = chosen.indices(self.meta.bands)
         if step != 1 or stop <= start:
             raise UsageError(f"Bands {chosen.start}:{chosen.stop} of {self.meta.bands} are none.")
+        if chosen.stop is not None and chosen.stop > self.meta.bands:
+            raise UsageError(f"Bands {start}:{chosen.stop}: the cube has only {self.meta.bands}.")
         some = _SomeBands(self.array, self.axes.index("b"), start, stop)
         return Cube(self.path, self.meta.with_bands(chosen), some, self.axes, self.close, self.files)
 

@@ -57,6 +57,32 @@ class Georeference:
         )
 
 
+PIXEL_WORDS = ("geo points", "pixel size", "x start", "y start")
+"""ENVI's fields, beside its map info, that count in pixels."""
+
+
+def upscaled_words(words: Mapping[str, Any], factor: int) -> dict[str, Any]:
+    """A header's fields on a grid `factor` times finer; one that counts pixels in no known way is left out."""
+    finer = dict(words)
+    for name in words.keys() & {*PIXEL_WORDS}:
+        try:
+            finer[name] = _upscaled_word(name, str(words[name]).strip(), factor)
+        except ValueError:
+            del finer[name]
+    return finer
+
+
+def _upscaled_word(name: str, text: str, factor: int) -> str:
+    items = [item.strip() for item in text.strip("{}").split(",")]
+    for i, item in enumerate(items):
+        # Of a point, column and row come first, then its place on the ground; a size may end in units=...
+        if "=" not in item and not (name == "geo points" and i % 4 > 1):
+            number = float(item)  # ENVI counts pixel corners from 1
+            items[i] = f"{number / factor if name == 'pixel size' else (number - 1) * factor + 1:.15g}"
+    joined = ", ".join(items)
+    return f"{{{joined}}}" if text.startswith("{") else joined
+
+
 def _upscaled_rpc(rpc: Mapping[str, str], factor: int) -> dict[str, str]:
     # RPC offsets count from the centre of the first pixel, hence the two halves.
     finer = dict(rpc)

@@ -12,7 +12,8 @@ A score is therefore the same however the scene is cut. A protocol fixes what th
 The same everywhere: range 1; SSIM per band, K .01 and .03, only where the window lies whole inside the scene (a
 border of 3 or 5 pixels is cropped), and its mean over the bands; RMSE over the cube; ERGAS = 100/scale ·
 sqrt(mean over bands of MSE/μ²), μ the truth's mean; CC, the mean over bands of Pearson's correlation, without
-constant bands; UIQI, Wang and Bovik's index, in the window of the protocol's SSIM.
+constant bands; UIQI, Wang and Bovik's index, in the window of the protocol's SSIM. MPSNR leaves out bands without
+any error, such as dead ones, whose PSNR is infinite, unless all are so.
 
 Only pixels that are `there` count, and of SSIM and UIQI only windows without a hole.
 """
@@ -246,6 +247,12 @@ def _mean(values: Values) -> float:
     return float(known.mean()) if known.size else float("nan")
 
 
+def _mean_psnr(total: Moments) -> float:
+    psnr = total.psnr()
+    finite = psnr[np.isfinite(psnr)]
+    return _mean(finite if finite.size else psnr)
+
+
 def _cube_mse(total: Moments) -> Values:
     return _ratio(total.errors.sum(), total.count.sum())
 
@@ -282,7 +289,7 @@ class Protocol:
         table = (
             Metric(
                 "MPSNR", "peak signal-to-noise ratio, mean over bands", "dB", "higher",
-                moments, lambda t: _mean(t.psnr()), Moments.psnr,
+                moments, _mean_psnr, Moments.psnr,
             ),
             Metric(
                 "PSNR", "peak signal-to-noise ratio of the whole cube", "dB", "higher",

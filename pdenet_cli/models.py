@@ -117,7 +117,7 @@ def find_model(name_or_path: str | Path) -> Path:
         return path
     if path.is_dir():
         raise ModelError(f"{path} is a folder; give a weights file ({SUFFIX}).")
-    known = f"Known by name: {', '.join(models)}." if models else "No model is installed; train one."
+    known = f"Known by name: {', '.join((*models, BICUBIC))}."
     raise ModelError(f"{name}: no model has this name and no file this path. {known}")
 
 
@@ -130,7 +130,9 @@ def choose_model(name_or_path: str | None, scale: int | None) -> Path:
             if made_for == wanted:
                 return path
         there = ", ".join(f"x{s}" for s in sorted(set(scales.values()))) or "none"
-        raise ModelError(f"No model for x{wanted} is shipped ({there}). Train one, or give one with --model.")
+        raise ModelError(
+            f"No model for x{wanted} is shipped ({there}). Train one, or give --model (bicubic: any scale)."
+        )
     path = find_model(name_or_path)
     made_for = read_header(path).spec.scale
     if scale not in (None, made_for):

@@ -6,7 +6,7 @@ The rule, first match wins (`reason` says which it was):
 2. a reflectance scale factor in the header: 0..factor;
 3. gains and offsets in the header: the physical values they give, if those look like reflectance (at most 2);
 4. 8-bit numbers: 0..255;
-5. floating-point numbers between -0.5 and 1.5: taken as they are;
+5. floating-point numbers between -0.5 and 1.5, the 99.9th percentile above 0.05: taken as they are;
 6. otherwise 0..p, p the 99.9th percentile of the valid numbers, so that one hot pixel does not darken the
    rest; from the smallest number instead of 0 if that is below -p/10.
 
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Cube, CubeMeta, Pixels
+from pdenet_cli.cube import Cube, CubeMeta, Pixels, Window
 from pdenet_cli.errors import FormatError, UsageError
 
 Bands = slice | Sequence[int]
@@ -31,6 +31,8 @@ ALL = slice(None)
 SURVEY_VALUES = 1 << 28  # a scene with more numbers than this is surveyed in evenly spread blocks
 BLOCK_VALUES = 1 << 23
 PERCENTILE_VALUES = 1 << 20
+DARKEST = 0.05  # what floating-point numbers reach at least if they are reflectance; radiance may be far below
+LEAST_STEPS = 10  # whole numbers that a scene must span to be rounded to them
 
 
 def valid(pixels: Pixels, nodata: float | None) -> NDArray[np.bool_]:
@@ -78,6 +80,9 @@ class Survey:
             if numbers.size:
                 minimum, maximum = min(minimum, float(numbers.min())), max(maximum, float(numbers.max()))
                 picked.append(numbers[:: max(1, numbers.size * len(chosen) // PERCENTILE_VALUES)])
+        if every > 1:
+            for band in np.flatnonzero(counts == 0):  # what the chosen blocks have not may be in another
+                sums[band], counts[band] = _first_numbers(cube, int(band), blocks)
         if not picked:
             raise FormatError(f"{cube.path}: no valid number in the cube; every pixel is nodata.")
         return cls(
@@ -127,7 +132,8 @@ class Radiometry:
             reason=reason,
             nodata=meta.nodata,
             fill=tuple(np.nan_to_num(means).tolist()),
-            floor=0.0 if survey.minimum >= 0 else -math.inf,
+            # A survey of some blocks may have missed the negative numbers.
+            floor=0.0 if survey.minimum >= 0 and (survey.looked_at == 1 or meta.dtype.kind in "ub") else -math.inf,
         )
 
     def to_unit(self, pixels: Pixels, bands: Bands = ALL) -> NDArray[np.float32]:
@@ -146,10 +152,15 @@ class Radiometry:
         # float64 rounds the largest 64-bit integers up, out of range: clip to the next number below.
         top = min(float(limits.max), float(np.nextafter(float(limits.max), 0)) if dtype.itemsize == 8 else np.inf)
         numbers = np.clip(numbers, float(limits.min), top)
+        # An estimate that happens to be the nodata value is still an estimate.
         if self.nodata is not None and dtype.kind in "ui":
-            # An estimate that happens to round to the nodata value is still an estimate.
             numbers[numbers == self.nodata] += -1 if self.nodata >= top else 1
-        return numbers.astype(dtype)
+        written = numbers.astype(dtype)
+        if self.nodata is not None and dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                nodata = np.float64(self.nodata).astype(dtype)
+            written[written == nodata] = np.nextafter(nodata, dtype.type(np.inf))
+        return written
 
     def units(self, bands: Bands = ALL) -> NDArray[np.float64]:
         """How much of 0..1 one of the file's numbers is, by band; negative where numbers fall as light grows."""
@@ -195,7 +206,7 @@ def _range(meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | No
             return 0.0, 1.0, "gain and offset in the header"
     if meta.dtype == np.uint8:
         return 0.0, 255.0, "8-bit numbers: 0 to 255"
-    if meta.dtype.kind == "f" and survey.minimum >= -0.5 and survey.maximum <= 1.5:
+    if meta.dtype.kind == "f" and survey.minimum >= -0.5 and survey.maximum <= 1.5 and survey.top > DARKEST:
         return 0.0, 1.0, "floating-point numbers near 0 to 1, taken as they are"
     top = survey.top if survey.top > 0 else survey.maximum
     low = survey.minimum if survey.minimum < -abs(top) / 10 else 0.0
@@ -208,6 +219,31 @@ def _per_band(values: Sequence[float], bands: Bands) -> NDArray[np.float64]:
     column = np.asarray(values, np.float64)[:, None, None]
     chosen = bands if isinstance(bands, slice) else list(bands)  # a tuple would index three axes
     return column[chosen] if len(values) > 1 else column
+
+
+def _first_numbers(cube: Cube, band: int, blocks: Sequence[Window]) -> tuple[float, int]:
+    """Sum and count of the valid numbers of a band in the first block that has some; 0 and 0 if none has."""
+    for block in blocks:
+        pixels = cube.read(block, slice(band, band + 1))
+        there = valid(pixels, cube.meta.nodata)
+        if there.any():
+            return float(pixels[there].sum(dtype=np.float64)), int(there.sum())
+    return 0.0, 0
+
+
+def refuse_narrow(dtype: np.dtype[Any], meta: CubeMeta, survey: Survey) -> None:
+    """Stop where a user's `dtype` cannot hold what a scene's numbers say."""
+    if dtype.kind not in "ui":
+        return
+    limits = np.iinfo(dtype)
+    low, high = survey.minimum, survey.maximum
+    if low < limits.min or high > limits.max:
+        held = f"holds {limits.min:,} to {limits.max:,}"
+        raise UsageError(f"--dtype {dtype.name} {held}, and the scene's numbers are {low:g} to {high:g}.")
+    if meta.dtype.kind == "f" and high - low < LEAST_STEPS:
+        raise UsageError(f"--dtype {dtype.name} would round the scene's numbers, {low:g} to {high:g}, away.")
+    if meta.nodata is not None and not math.isnan(meta.nodata) and not _fits(meta.nodata, dtype):
+        raise UsageError(f"--dtype {dtype.name} cannot hold the scene's nodata value, {meta.nodata:g}.")
 
 
 def _fits(value: float, dtype: np.dtype[Any]) -> bool:

@@ -128,6 +128,50 @@ def test_unknown_header_fields_survive_word_for_word(tmp_path):
         assert " ".join(again[name].split()) == " ".join(value.split())
 
 
+def test_words_about_pixels_hold_on_the_finer_grid(tmp_path):
+    fields = {
+        "geo points": "{1, 1, 48.5, 11.5,\n 4.5, 1, 48.5, 11.75,\n 1, 3.5, 48.25, 11.5,\n 4.5, 3.5, 48.25, 11.75}",
+        "pixel size": "{30.0, 20.0, units=Meters}",
+        "x start": "101",
+        "y start": "1",
+        "sun azimuth": "141.5",
+    }
+    with open_cube(write(tmp_path, fields)) as cube, create_cube(tmp_path / "fine.hdr", cube.meta.upscaled(4)):
+        pass
+    extra = open_cube(tmp_path / "fine.hdr").meta.extra
+    assert extra["pixel size"] == "{7.5, 5, units=Meters}"
+    assert (extra["x start"], extra["y start"], extra["sun azimuth"]) == ("401", "1", "141.5")
+    with rasterio.open(tmp_path / "scene.img") as coarse, rasterio.open(tmp_path / "fine.img") as fine:
+        pairs = list(zip(coarse.gcps[0], fine.gcps[0], strict=True))
+    assert len(pairs) == 4
+    for old, new in pairs:
+        assert (new.col, new.row, new.x, new.y) == pytest.approx((4 * old.col, 4 * old.row, old.x, old.y))
+
+
+def test_words_about_pixels_that_are_not_understood_are_left_out(tmp_path):
+    with open_cube(write(tmp_path, {"rpc info": "{1, 2, 3}", "x start": "left"})) as cube:
+        assert any("rpc info left out" in note for note in cube.meta.notes)
+        assert {"rpc info", "x start"}.isdisjoint(cube.meta.upscaled(4).extra)
+
+
+def test_a_run_of_bands_keeps_its_own_part_of_unknown_lists(tmp_path):
+    fields = {
+        "bands": "4",
+        "solar irradiance": "{1.5,\n 2.5, 3.5, 4.5}",
+        "smoothing": "{1, 2, 3}",
+        "description": "{made here, by us, today, twice}",
+    }
+    data = np.concatenate([PIXELS, PIXELS])
+    with open_cube(write(tmp_path, fields, data=data)) as cube:
+        extra = cube.with_bands(slice(1, 3)).meta.extra
+    assert extra["solar irradiance"] == "{2.5, 3.5}"
+    assert {name: extra[name] for name in ("smoothing", "description")} == {
+        name: fields[name] for name in ("smoothing", "description")
+    }
+    meta = CubeMeta(4, 2, 2, np.dtype("u1"), extra={"dark": ["a", "b", "c", "d"], "other": [1, 2]})
+    assert meta.with_bands(slice(2, None)).extra == {"dark": ["c", "d"], "other": [1, 2]}
+
+
 def test_a_type_that_envi_lacks_is_refused_by_name(tmp_path):
     meta = CubeMeta(1, 2, 2, np.dtype("f2"))
     with pytest.raises(OutputError, match="ENVI cannot hold float16"), create_cube(tmp_path / "a.hdr", meta):

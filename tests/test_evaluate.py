@@ -232,6 +232,18 @@ def test_more_draws_are_studied_in_disjoint_sets_from_one_run(truth, models):
     assert found.certain["MPSNR"] == pytest.approx(psnr, abs=1e-4)
 
 
+def test_a_dead_band_leaves_scores_and_gains_finite(models, tmp_path):
+    pixels = smooth(**SIZE).astype("<f4")
+    pixels[2] = 0
+    told = contest(models).run([written(tmp_path / "dead.hdr", pixels)]).to_dict()
+    assert all(np.isfinite(values["MPSNR"]) for values in told["mean"].values())
+
+
+def test_a_network_without_chance_gives_as_many_samples_as_were_asked_for(truth, models):
+    listed, alone = (contest(models, ("plain",), n, ensemble="flips").run([truth[0]]) for n in ((1, 2), (2,)))
+    assert listed.means()["plain"] == alone.means()["plain"]
+
+
 def test_a_study_in_tiles_is_the_study_of_the_whole(models, tmp_path):
     path = written(tmp_path / "large.hdr", smooth(3, 160, 120).astype("<f4"))
     whole, tiled = (contest(models, samples=(1, 2), memory=memory).run([path]) for memory in (None, 6_000_000))
@@ -337,6 +349,16 @@ def test_wrong_words_end_in_a_line(pdenet, truth, models, tmp_path, arguments, c
     assert says in ran.stderr
     assert "Traceback" not in ran.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_where_all_scenes_fail_no_others_are_spoken_of(pdenet, models, tmp_path):
+    broken = [tmp_path / "a.tif", tmp_path / "b.tif"]
+    for path in broken:
+        path.write_text("no picture")
+    ran = pdenet("evaluate", "--model", models["chance"], *broken)
+    assert ran.returncode == 7, ran.stderr
+    assert "2 of 2 scenes failed." in ran.stderr
+    assert "others" not in ran.stderr
 
 
 def test_one_cube_without_a_model_is_not_enough(pdenet, truth):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.formats import FORMATS
+from pdenet_cli.formats import FORMATS, limits
 from pdenet_cli.georeference import Georeference
 from tests.conftest import PEAK, on_linux
 
@@ -212,3 +212,17 @@ def test_blocks_cover_a_window_once(rows, columns, cut):
         count[block.slices] += 1
     assert (count[3:, 2:] == 1).all()
     assert count.sum() == rows * columns
+
+
+def test_memory_is_what_the_control_group_leaves(tmp_path):
+    groups, own = tmp_path / "cgroup", tmp_path / "cgroup" / "job" / "step"
+    own.mkdir(parents=True)
+    for folder, limit, used in ((own, "max", 10), (own.parent, "1000", 300)):
+        (folder / "memory.max").write_text(f"{limit}\n")
+        (folder / "memory.current").write_text(f"{used}\n")
+        (folder / "memory.stat").write_text("anon 200\ninactive_file 100\n")
+    (tmp_path / "membership").write_text("0::/job/step\n")
+    assert limits._free_of_group(tmp_path / "membership", groups) == 800
+    (tmp_path / "membership").write_text("0::/other\n")
+    assert limits._free_of_group(tmp_path / "membership", groups) == sys.maxsize
+    assert limits._free_of_group(tmp_path / "none", groups) == sys.maxsize

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from imagecodecs import imread
 
+from pdenet_cli import CubeMeta, create_cube
+from pdenet_cli.cli.info import _georeference
+from pdenet_cli.georeference import Georeference
 from tests.conftest import ROOT
 
 EXAMPLE = ROOT / "examples" / "indian_pines.hdr"
@@ -24,6 +27,25 @@ def test_json_holds_the_same_facts(pdenet):
     assert len(facts["wavelengths"]) == 200
     assert facts["survey"]["maximum"] == 8783
     assert facts["x4"]["bytes_on_disk"] == 200 * 288 * 288 * 2
+
+
+def test_what_is_not_a_number_is_null_in_json(pdenet, tmp_path):
+    pixels = np.ones((2, 3, 4), "<f4")
+    pixels[1] = np.nan
+    with create_cube(tmp_path / "scene.hdr", CubeMeta(*pixels.shape, pixels.dtype, nodata=np.nan)) as cube:
+        cube.write(cube.meta.window, pixels)
+    facts = json.loads(pdenet("info", tmp_path / "scene.hdr", "--json").stdout, parse_constant=pytest.fail)
+    assert facts["nodata"] is None
+    assert facts["survey"]["means"] == [1, None]
+
+
+@pytest.mark.parametrize(
+    ("crs", "name"),
+    [("EPSG:32633", "EPSG:32633"), ('PROJCS["Mine",GEOGCS["x"]]', "Mine"), (None, "no coordinate")],
+)
+def test_a_coordinate_system_is_named_plainly(crs, name):
+    where = Georeference(transform=(5e5, 30.0, 0.0, 4e6, 0.0, -30.0), crs=crs)
+    assert _georeference(where).startswith(name)
 
 
 def test_a_quick_look_is_a_picture_and_is_not_overwritten(pdenet, tmp_path):

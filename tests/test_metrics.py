@@ -208,6 +208,14 @@ def test_a_band_without_a_pixel_is_left_out_of_the_means():
     assert np.isnan(tallied(estimate, truth, there).bands()["MPSNR"][2])
 
 
+def test_a_perfect_band_is_left_out_of_the_mean_psnr(protocol):
+    estimate, truth = cubes()
+    expected = score(estimate[1:], truth[1:], protocol=protocol)["MPSNR"]
+    estimate[0] = truth[0] = 0  # a dead band
+    assert score(estimate, truth, protocol=protocol)["MPSNR"] == pytest.approx(expected, rel=1e-12)
+    assert tallied(estimate, truth, protocol=protocol).bands()["MPSNR"][0] == np.inf
+
+
 def test_a_scene_smaller_than_the_window_has_no_ssim():
     values = score(*cubes(rows=5, columns=30))
     assert np.isnan(values["MSSIM"])

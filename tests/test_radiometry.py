@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from pdenet_cli import CubeMeta, Radiometry, Survey, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, UsageError
-from pdenet_cli.radiometry import valid
+from pdenet_cli.radiometry import refuse_narrow, valid
 
 
 def survey(low, high, bands=2):
@@ -99,6 +99,35 @@ def test_an_estimate_that_rounds_to_nodata_stays_an_estimate():
     assert top.from_unit(np.array([[[1.0]]]), np.dtype("u2")).item() == 65534
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_a_float_estimate_that_is_nodata_stays_an_estimate(dtype):
+    radiometry = Radiometry((1.0,), (0.0,), "test", nodata=0.0, floor=0.0)
+    estimate = radiometry.from_unit(np.array([[[-0.3, 0.5]]]), np.dtype(dtype))
+    assert valid(estimate, 0.0).all()
+    np.testing.assert_allclose(estimate, [[[0.0, 0.5]]], atol=1e-40)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "described", "found", "says"),
+    [
+        ("u1", {"dtype": "<u2"}, (0, 3000), "holds 0 to 255.*0 to 3000"),
+        ("u2", {"dtype": "<f4"}, (-0.1, 1), "-0.1 to 1"),
+        ("u2", {"dtype": "<f4"}, (0, 1), "round the scene's numbers, 0 to 1, away"),
+        ("u2", {"dtype": "<f4", "nodata": -9999.0}, (0, 900), "cannot hold .* nodata value, -9999"),
+        ("i2", {"dtype": "<f4", "nodata": -9999.0}, (0, 900), None),
+        ("i2", {"dtype": "<f4", "nodata": math.nan}, (0, 900), None),
+        ("f4", {"dtype": "<u2", "nodata": -9999.0}, (0, 900), None),
+    ],
+)
+def test_a_type_that_cannot_hold_the_scene_is_refused(dtype, described, found, says):
+    words = (np.dtype(dtype), meta(**described), survey(*found))
+    if says is None:
+        refuse_narrow(*words)
+    else:
+        with pytest.raises(UsageError, match=says):
+            refuse_narrow(*words)
+
+
 @pytest.mark.parametrize("nodata", [None, -9999.0, math.nan, -3.4e38])
 def test_validity_is_finite_and_not_the_nodata_value(nodata):
     pixels = np.array([1.0, np.nan, np.inf, -9999.0, -3.4e38], "f4")
@@ -139,6 +168,25 @@ def test_a_large_scene_is_surveyed_in_parts_that_agree_with_the_whole(tmp_path):
         part = Survey.of(cube, at_most=1 << 24)
         assert part.looked_at < 0.9
         assert part.top == pytest.approx(Survey.of(cube).top, rel=0.01)
+
+
+def test_what_a_partial_survey_did_not_see_is_not_taken_for_absent(tmp_path, monkeypatch):
+    monkeypatch.setattr("pdenet_cli.radiometry.BLOCK_VALUES", 3 * 20)  # one row at a time
+    described = CubeMeta(3, 20, 20, np.dtype("f4"))
+    pixels = np.random.default_rng(0).uniform(100, 200, (3, 20, 20)).astype("f4")
+    pixels[0, 0] = -50
+    pixels[1] = np.nan
+    pixels[1, 0] = 7
+    pixels[2] = np.nan
+    with create_cube(tmp_path / "a.hdr", described) as cube:
+        cube.write(described.window, pixels)
+    with open_cube(tmp_path / "a.hdr") as cube:
+        part = Survey.of(cube, at_most=600)
+        assert part.looked_at < 1
+        assert part.minimum > 0
+        assert part.usable_bands(cube.meta) == (0, 1)
+        assert part.means[1] == 7
+        assert Radiometry.of(cube.meta, part).floor == -math.inf
 
 
 def test_nothing_but_nodata_and_empty_ranges_are_refused(tmp_path):

@@ -15,7 +15,7 @@ from pdenet_cli.models import choose_model, read_header
 EXAMPLE = Path(__file__).parent.parent / "examples" / "indian_pines.hdr"
 
 
-@pytest.mark.parametrize("scale", [4, 8])
+@pytest.mark.parametrize("scale", [2, 4, 8])
 def test_a_shipped_model_says_what_it_is_and_what_its_intervals_promise(scale):
     header = read_header(choose_model(None, scale))
     spec = header.spec
@@ -35,7 +35,7 @@ def test_a_shipped_model_says_what_it_is_and_what_its_intervals_promise(scale):
     assert 0.5 < float(chances.mean()) < 0.97
 
 
-@pytest.mark.parametrize("scale", [4, 8])
+@pytest.mark.parametrize("scale", [2, 4, 8])
 def test_a_shipped_model_beats_bicubic_and_its_samples_differ(scale):
     with open_cube(EXAMPLE) as cube:
         radiometry = Radiometry.of(cube.meta, Survey.of(cube), None)

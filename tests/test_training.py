@@ -30,7 +30,7 @@ from pdenet_cli.training.journal import read_journal
 from pdenet_cli.training.loop import Validated
 from pdenet_cli.training.patches import Patches, place, shape
 from pdenet_cli.training.processes import ALONE, Processes
-from pdenet_cli.training.recipe import RECIPES, SHARP, recipe_for
+from pdenet_cli.training.recipe import RECIPES, SHARP, Recipe, recipe_for
 from pdenet_cli.training.trainer import Trainer, new_network
 from pdenet_cli.training.validation import held_out_parts, validate
 
@@ -473,6 +473,28 @@ def test_only_the_same_run_is_resumed(cubes, tmp_path):
         train(plan(cubes, seed=1), tmp_path / "m.safetensors", resume=True)
     with pytest.raises(UsageError, match="data differs"):
         train(plan(cubes / "a.hdr"), tmp_path / "m.safetensors", resume=True)
+    with pytest.raises(UsageError, match=r"recipe zoom differs \(2.0 there, 3 now\)"):
+        train(plan(cubes, recipe="fast,zoom=3"), tmp_path / "m.safetensors", resume=True)
+
+
+def test_a_checkpoint_from_before_a_recipe_had_some_field_is_resumed(cubes, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        whole = Recipe.to_dict
+        patched.setattr(Recipe, "to_dict", lambda recipe: {k: v for k, v in whole(recipe).items() if k != "haze"})
+        train(plan(cubes), tmp_path / "m.safetensors")
+    assert train(plan(cubes), tmp_path / "m.safetensors", resume=True).finished
+
+
+def test_a_cube_of_bad_bands_is_left_out_and_alone_it_is_refused(cubes, tmp_path):
+    meta = CubeMeta(4, 64, 64, np.dtype("<u2"), good_bands=(False,) * 4)
+    bad = tmp_path / "bad.hdr"
+    with create_cube(bad, meta) as cube:
+        cube.write(meta.window, np.ones(meta.shape(), "u2"))
+    told = []
+    train(plan(cubes / "a.hdr", bad), tmp_path / "m.safetensors", watch=told.append)
+    assert any("every band is marked bad" in event.text for event in told if isinstance(event, tool.Note))
+    with pytest.raises(FormatError, match="no cube with a band"):
+        train(plan(bad), tmp_path / "n.safetensors")
 
 
 def test_a_loss_that_is_no_number_stops_and_keeps_the_weights(cubes, tmp_path, monkeypatch):

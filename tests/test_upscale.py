@@ -290,8 +290,12 @@ def test_one_bad_scene_of_several_does_not_stop_the_others(pdenet, scene, models
     [
         (["--scale", "8"], 4, "x4 model"),
         (["--memory", "lots"], 2, "--memory"),
+        (["--memory", "."], 2, "--memory"),
+        (["--memory", "9" * 400], 2, "--memory"),
+        (["--memory", "0.1"], 2, "--memory"),
         (["--memory", "10kB"], 6, "--memory"),
         (["--bands", "9:12"], 2, "Bands"),
+        (["--bands", "2:12"], 2, "has only 5"),
         (["--bands", "all"], 2, "--bands"),
         (["--dtype", "elephant"], 2, "--dtype"),
         (["--device", "warp"], 6, "warp"),
@@ -299,6 +303,7 @@ def test_one_bad_scene_of_several_does_not_stop_the_others(pdenet, scene, models
         (["-o", "x.xyz"], 5, "suffix"),
         (["-o", "none/x.hdr"], 5, "not a folder"),
         (["--samples", "0"], 2, "samples"),
+        (["--seed", "99999999999999999999"], 2, "--seed"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_line(pdenet, scene, models, tmp_path, options, code, says):
@@ -384,6 +389,133 @@ def test_pictures_asked_for_later_are_made_by_resume(pdenet, scene, models, tmp_
     assert pdenet(*words, "--resume", "--quicklook").returncode == 0
     assert (tmp_path / "fine.png").exists()
     assert (tmp_path / "fine.img").stat().st_mtime_ns == cube  # only the picture is new
+
+
+@pytest.fixture
+def bicubic(pdenet, scene):
+    """Runs `upscale SCENE -o OUTPUT` without a network; the return code, and the line that was said."""
+
+    def run(output, *words, of=scene):
+        ran = pdenet("upscale", of, "-o", output, "--model", "bicubic", *words)
+        return ran.returncode, " ".join(ran.stderr.split())
+
+    return run
+
+
+def test_resume_takes_only_what_is_there_for_finished(bicubic, tmp_path):
+    assert bicubic(tmp_path / "fine.hdr")[0] == 0
+    code, said = bicubic(tmp_path / "fine.tif", "--resume")  # of the same report
+    assert code == 5
+    assert "fine.report.json exists" in said
+    (tmp_path / "fine.img").unlink()
+    assert bicubic(tmp_path / "fine.hdr", "--resume", "--overwrite")[0] == 0
+    assert (tmp_path / "fine.img").exists()
+
+
+def test_a_scene_never_replaces_itself(bicubic, scene):
+    before = scene.with_suffix(".img").read_bytes()
+    code, said = bicubic(scene, "--overwrite")
+    assert code == 5
+    assert "is the scene itself" in said
+    assert scene.with_suffix(".img").read_bytes() == before
+
+
+def test_a_store_is_replaced_and_a_folder_of_its_name_is_not(bicubic, tmp_path):
+    pytest.importorskip("zarr")
+    store = tmp_path / "fine.zarr"
+    assert bicubic(store)[0] == 0
+    assert bicubic(store)[0] == 5
+    assert bicubic(store, "--overwrite")[0] == 0
+    with open_cube(store) as cube:
+        assert cube.meta.rows == 160
+    folder = tmp_path / "other.zarr"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    assert bicubic(folder, "--overwrite")[0] == 0
+    assert {path.name for path in folder.iterdir()} >= {"notes.txt", "scene_x4.hdr"}
+
+
+def test_two_runs_do_not_write_the_same_output(scene, models, tmp_path):
+    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
+    settings = sharpen.Settings(tile=8)
+    first = sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings).run()
+    next(first)
+    with pytest.raises(OutputError, match="another run"):
+        list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings).run())
+    list(first)
+    assert (tmp_path / "fine.hdr").exists()
+    assert not list(tmp_path.glob(".fine*"))
+
+
+def broken_off(scene, models, tmp_path):
+    """A run that stopped in its middle, and a function that goes on with it; what was said is returned."""
+    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
+    run = sharpen.Job(scene, tmp_path / "fine.hdr", posterior, sharpen.Settings(tile=8)).run()
+    for _ in range(4):
+        next(run)
+    run.close()
+
+    def go_on(**changes):
+        said = []
+        settings = sharpen.Settings(resume=True, **{"tile": 8} | changes)
+        job = sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings)
+        first = next(steps := job.run(said.append))
+        list(steps)
+        return first, said
+
+    return go_on
+
+
+def test_a_resumed_run_goes_on_or_says_why_it_starts_again(scene, models, tmp_path):
+    assert broken_off(scene, models, tmp_path)() == ((3, 20), [])
+    whole = (tmp_path / "fine.img").read_bytes()
+    for name in ("fine.hdr", "fine.img", "fine.report.json"):
+        (tmp_path / name).unlink()
+    first, said = broken_off(scene, models, tmp_path)(tile=20)
+    assert first == (0, 4)
+    assert "other tiles" in said[0]
+    np.testing.assert_allclose(np.fromfile(tmp_path / "fine.img", "<i2"), np.frombuffer(whole, "<i2"), atol=1)
+
+
+def test_lost_pixels_of_a_broken_off_run_are_made_again(scene, models, tmp_path):
+    go_on = broken_off(scene, models, tmp_path)
+    (tmp_path / ".fine.img.partial").unlink()
+    assert go_on()[0] == (0, 20)
+
+
+def test_a_scene_of_bad_bands_is_one_line(bicubic, scene, tmp_path):
+    header = scene.read_text() + "bbl = {0, 0, 0, 0, 0}\n"
+    scene.write_text(header)
+    code, said = bicubic(tmp_path / "fine.hdr")
+    assert code == 3
+    assert "every band is marked bad" in said
+
+
+def test_a_type_too_narrow_is_refused_and_a_dry_run_leaves_nothing(bicubic, tmp_path):
+    code, said = bicubic(tmp_path / "fine.hdr", "--dtype", "uint8")
+    assert code == 2
+    assert "holds 0 to 255" in said
+    assert bicubic(tmp_path / "new", "--dry-run")[0] == 0
+    assert not (tmp_path / "new").exists()
+
+
+def test_several_scenes_want_a_folder(pdenet, scene, models, tmp_path):
+    words = ("--model", models / "pdenet.safetensors", "-o", tmp_path / "one.tif")
+    ran = pdenet("upscale", scene, scene, *words)
+    assert ran.returncode == 2
+    assert "give a folder" in ran.stderr
+    assert not (tmp_path / "one.tif").exists()
+
+
+@pytest.mark.parametrize("gains", [(0.0001,) * 3, (0.0001, 0.0002, 0.0003)])
+def test_a_merged_map_keeps_the_scale_that_all_bands_share(models, gains):
+    extra = {"solar irradiance": "{1, 2, 3}"}
+    fine = CubeMeta(3, 8, 8, np.dtype("<i2"), gains=gains, offsets=(0.0,) * 3, wavelengths=(1, 2, 3), extra=extra)
+    maps = Maps(("std",), Question(), Posterior(load_model(models / "pdenet.safetensors"), 2))
+    merged = dict(maps.metas(fine))["std_merged"]
+    assert merged.gains == ((0.0001,) if len(set(gains)) == 1 else None)
+    assert (merged.bands, merged.offsets, merged.wavelengths) == (1, None, None)
+    assert merged.extra["solar irradiance"] == "{1}"
 
 
 def test_scenes_of_one_name_and_several_formats_are_not_mixed_up(pdenet, scene, models, tmp_path):

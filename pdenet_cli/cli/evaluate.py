@@ -137,7 +137,8 @@ def evaluate(
     for name, why in evaluation.failed.items():
         err.print(f"[bold red]{escape(name)}:[/] {escape(why)}")
     if evaluation.failed:
-        raise BatchError(f"{len(evaluation.failed)} of {len(files)} scenes failed; the others are scored.")
+        others = "; the others are scored" if evaluation.scenes else ""
+        raise BatchError(f"{len(evaluation.failed)} of {len(files)} scenes failed{others}.")
 
 
 def _evaluate(

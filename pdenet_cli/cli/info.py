@@ -105,9 +105,8 @@ def _georeference(where: Georeference) -> str:
         return points or ("rational polynomial coefficients" if where.rpc else "none")
     x0, xc, xr, y0, yc, yr = where.transform
     size = f"{np.hypot(xc, yc):.6g} x {np.hypot(xr, yr):.6g}"
-    name = (where.crs or "no coordinate system").partition("[")[2].split('"')[1:2] or [
-        where.crs or "unknown system"
-    ]
+    system = where.crs or "no coordinate system"
+    name = system.split('"')[1] if '"' in system else system  # WKT begins with its name, in quotes
     turned = ", rotated" if xr or yc else ""
     return f"{name}, pixels {size}{turned}, upper-left corner {x0:.10g}, {y0:.10g}"
 
@@ -125,8 +124,3 @@ def _thumbnail(picture: Picture, columns: int = 48) -> str:
         ]
         lines.append("".join(cells))
     return "\n".join(lines)
-
-
-def _colour(rgb: Picture) -> str:
-    red, green, blue = rgb
-    return f"rgb({red},{green},{blue})"

@@ -7,6 +7,16 @@ from typing import Annotated
 
 import typer
 
+from pdenet_cli.errors import UsageError
+
+
+def _seed(number: int) -> int:
+    # A maximum of the option itself would stand in every --help, with its 19 digits.
+    if number >= 2**63:
+        raise UsageError(f"--seed {number}: too large. Give less than 2^63.")
+    return number
+
+
 Scenes = Annotated[
     list[Path],
     typer.Argument(help="Cubes: ENVI header or data file, TIFF, MAT, HDF5, netCDF, Zarr, folder of PNGs."),
@@ -24,7 +34,7 @@ Range = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace outputs that exist.")]
-Seed = Annotated[int, typer.Option(help="Fixes every random draw.", min=0)]
+Seed = Annotated[int, typer.Option(help="Fixes every random draw.", min=0, callback=_seed)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
 Threads = Annotated[int | None, typer.Option(help="CPU cores to use.", show_default="all")]
 Scale = Annotated[
@@ -60,7 +70,12 @@ Halo = Annotated[
     ),
 ]
 BandRange = Annotated[
-    str | None, typer.Option("--bands", help="Only these bands, counted from 0, e.g. 10:60.", metavar="FIRST:LAST")
+    str | None,
+    typer.Option(
+        "--bands",
+        help="Only these bands, counted from 0 and without the last: 10:60 are fifty.",
+        metavar="FIRST:LAST",
+    ),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where a broken-off run stopped.")]
 DryRun = Annotated[

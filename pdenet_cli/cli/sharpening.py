@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -77,6 +78,7 @@ def sharpen(
     from pdenet_cli.tools.sharpen import Job, output_paths
 
     posterior = draws.posterior()
+    new = not output.exists()
     paths = output_paths(scenes, output, posterior.network.scale, folder=folder)
     told: list[dict[str, Any]] = []
     failed: dict[Path, PdenetError] = {}
@@ -99,6 +101,8 @@ def sharpen(
             raise typer.Exit(INTERRUPTED) from None
         if not as_json:
             _show_forecast(scene, forecast) if dry_run else _conclude(job)
+    if dry_run and new and output.is_dir():
+        output.rmdir()  # it was only made to be looked at
     if as_json:
         print(json.dumps(told if len(scenes) > 1 else told[0], indent=2))
     if failed:
@@ -106,7 +110,8 @@ def sharpen(
         for scene, why in failed.items():
             table.add_row(escape(scene.name), escape(str(why)))
         err.print(table)
-        raise BatchError(f"{len(failed)} of {len(scenes)} scenes failed; the others are done.")
+        others = "; the others are done" if len(failed) < len(scenes) else ""
+        raise BatchError(f"{len(failed)} of {len(scenes)} scenes failed{others}.")
 
 
 def _work(job: Job, scene: Path) -> None:
@@ -149,10 +154,11 @@ def parse_size(text: str | None) -> int | None:
     """Bytes from what a person writes: 500MB, 2GB, 1.5g."""
     if text is None:
         return None
-    met = re.fullmatch(r"\s*([\d.]+)\s*([kmgt]?)i?b?\s*", text.lower())
-    if met is None or met[1].count(".") > 1 or float(met[1]) <= 0:
+    met = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([kmgt]?)i?b?\s*", text.lower())
+    size = float(met[1]) * UNITS[met[2]] if met is not None else 0.0
+    if not 1 <= size < math.inf:
         raise UsageError(f"--memory {text}: not a size. Write for example 500MB or 2GB.")
-    return int(float(met[1]) * UNITS[met[2]])
+    return int(size)
 
 
 def parse_bands(text: str | None) -> slice | None:

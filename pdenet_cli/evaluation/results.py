@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -13,6 +12,7 @@ from pdenet_cli.evaluation.look import Look
 from pdenet_cli.evaluation.study import METRICS, Study
 from pdenet_cli.evaluation.uncertainty import MEASURES, Trust, mean_trust
 from pdenet_cli.metrics import Metric, mean_of
+from pdenet_cli.report import finite
 
 Values = Mapping[str, float]  # by metric
 
@@ -104,7 +104,7 @@ class Evaluation:
             "failed": self.failed,
             "seconds": self.seconds,
         }
-        plain: dict[str, Any] = _finite(everything)
+        plain: dict[str, Any] = finite(everything)
         return plain
 
     def to_csv(self) -> str:
@@ -131,11 +131,3 @@ def _study(study: Study) -> dict[str, Any]:
         for s in study.sampled
     ]
     return {"draws": rows, "every_mask_one": study.certain}
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -31,6 +31,8 @@ KNOWN = {"wavelength", "wavelength units", "fwhm", "bbl", "band names", "default
 KNOWN |= {"reflectance scale factor", "data gain values", "data offset values"}
 KNOWN |= {"map info", "coordinate system string"}
 
+RPC = "rpc info"  # holds for the pixels of this one file, and we cannot write it for finer ones
+
 
 @dataclass(frozen=True)
 class Header:
@@ -82,8 +84,11 @@ class Header:
         defaults = self.numbers("default bands")
         good = self.numbers("bbl")
         bands = self.size("bands")
-        known = LAYOUT | KNOWN
-        notes = () if "byte order" in self.fields else ("no byte order in the header: little-endian assumed",)
+        known = LAYOUT | KNOWN | {RPC}
+        doubts = {
+            "no byte order in the header: little-endian assumed": "byte order" not in self.fields,
+            f"{RPC} left out: it does not hold for finer pixels": RPC in self.fields,
+        }
         scale = self.number("reflectance scale factor")
         return CubeMeta(
             bands=bands,
@@ -103,7 +108,7 @@ class Header:
             offsets=self.numbers("data offset values"),
             georeference=self.georeference(),
             extra={name: value for name, value in self.fields.items() if name not in known},
-            notes=notes,
+            notes=tuple(note for note, holds in doubts.items() if holds),
         )
 
     def dtype(self) -> np.dtype[Any]:

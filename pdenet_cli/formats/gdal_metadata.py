@@ -17,7 +17,7 @@ ROLES = {"DESCRIPTION": "description", "SCALE": "scale", "OFFSET": "offset", "UN
 
 # What the file says about its own layout, or about the pixels it has now: never carried over to another.
 STALE = {"samples", "lines", "bands", "data_type", "interleave", "byte_order", "header_offset", "file_type"}
-STALE |= {"file_compression", "map_info", "coordinate_system_string", "area_or_point"}
+STALE |= {"file_compression", "map_info", "coordinate_system_string", "area_or_point", "rpc_info"}
 
 # Dataset items with a field of their own in CubeMeta, by ENVI's names where ENVI has one.
 OWN = {"wavelength", "wavelength_units", "fwhm", "bbl", "band_names", "default_bands", "data_ignore_value"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from pathlib import Path
 
 from pdenet_cli.errors import FormatError, ResourceError
@@ -43,7 +44,32 @@ def refuse_whole(path: Path, name: str, nbytes: int) -> None:
 
 
 def free_memory() -> int:
-    """Bytes of memory that can be had without swapping."""
+    """Bytes of memory that can be had without swapping, and without the limit that a container or a job has."""
+    return min(_free_of_machine(), _free_of_group(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")))
+
+
+def _free_of_group(membership: Path, groups: Path) -> int:
+    """What the process's control group and those around it still allow (Linux, version 2)."""
+    free = sys.maxsize
+    try:
+        group = next(line[3:] for line in membership.read_text().splitlines() if line.startswith("0::")).strip("/")
+    except (OSError, StopIteration):
+        return free
+    own = groups / group
+    for folder in (own, *own.parents):
+        try:
+            limit, used = (int((folder / f"memory.{what}").read_text()) for what in ("max", "current"))
+            told = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            cache = int(told.get("inactive_file", 0))  # given back where it is needed
+            free = min(free, max(0, limit - used + cache))
+        except (OSError, ValueError):
+            pass  # no such group, or no limit ("max")
+        if folder == groups:
+            break
+    return free
+
+
+def _free_of_machine() -> int:
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):

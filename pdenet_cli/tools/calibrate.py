@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pdenet_cli.calibration import KEY, Calibration, Errors, refuse_hopeless, unseen
-from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import PdenetError, UsageError
 from pdenet_cli.evaluation.trial import coarse, run, scratch
@@ -119,7 +118,7 @@ def _errors(
     spec = posterior.model.spec
     degradation = Degradation.from_dict(spec.degradation or {"scale": spec.scale})
     with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
-        if settings.part == "whole" and _trained_on(cube, spec):
+        if settings.part == "whole" and _trained_on(path, settings, spec):
             say(f"{path}: the model was trained on this scene, so its intervals will be too narrow on others.")
         truth = truth_view(cube, spec.scale, settings, multiple=spec.scale)
         low = coarse(truth, degradation, posterior.seed)
@@ -128,8 +127,9 @@ def _errors(
         return errors_of(truth, guess), hashes(cube.files)
 
 
-def _trained_on(cube: Cube, spec: ModelSpec) -> bool:
-    """Whether the model's training data had these very numbers."""
-    shape = list(cube.meta.shape())
-    alike = {fact.get("sha256") for fact in spec.data if list(fact.get("shape", ())) == shape}
-    return bool(alike) and sha256(cube.read().data).hexdigest() in alike
+def _trained_on(path: Path, settings: Settings, spec: ModelSpec) -> bool:
+    """Whether the model's training data had these very numbers, whichever bands calibrate it."""
+    with open_truth(path, replace(settings, bands=None)) as cube:
+        shape = list(cube.meta.shape())
+        alike = {fact.get("sha256") for fact in spec.data if list(fact.get("shape", ())) == shape}
+        return bool(alike) and sha256(cube.read().data).hexdigest() in alike

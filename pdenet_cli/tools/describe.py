@@ -11,6 +11,7 @@ from pdenet_cli.formats import open_cube
 from pdenet_cli.formats.output import write_beside
 from pdenet_cli.picture import Picture, png, quicklook
 from pdenet_cli.radiometry import Radiometry, Survey
+from pdenet_cli.report import finite
 
 
 @dataclass(frozen=True)
@@ -28,16 +29,18 @@ class Description:
         return self.meta.upscaled(factor).nbytes
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it but the picture, as JSON can hold it."""
+        """All of it but the picture, as JSON can hold it: what is not finite becomes null."""
         meta = asdict(self.meta) | {"dtype": self.meta.dtype.str, "extra": _plain(self.meta.extra)}
         meta["georeference"]["native"] = _plain(meta["georeference"]["native"])
-        return {
+        everything = {
             "path": str(self.path),
             **meta,
             "survey": asdict(self.survey),
             "radiometry": asdict(self.radiometry),
             "x4": {"bytes_on_disk": self.upscaled_bytes(), "bytes_for_reading_whole": self.meta.nbytes},
         }
+        plain: dict[str, Any] = finite(everything)
+        return plain
 
 
 def describe(

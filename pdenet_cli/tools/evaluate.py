@@ -67,7 +67,9 @@ class Contest:
         self.posteriors = {BICUBIC: Posterior(bicubic_model(self.scale, place), samples=1)}
         for name, model in zip(models, loaded, strict=True):
             label = model.name if model.name not in (*self.posteriors, TRUTH) else name
-            self.posteriors[label] = Posterior(model, study.draws(self.samples), seed, settings.ensemble)
+            # Only chance is studied; any other network is scored with what it was asked for.
+            count = study.draws(self.samples) if model.network.random else max(self.samples)
+            self.posteriors[label] = Posterior(model, count, seed, settings.ensemble)
         self.calibrations = self._calibrations() if settings.uncertainty else {}
 
     def _calibrations(self) -> dict[str, Calibration | None]:

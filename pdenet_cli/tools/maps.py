@@ -143,8 +143,11 @@ class Maps:
         )
         if not merged:
             return meta
-        lists: dict[str, Any] = dict.fromkeys(CubeMeta.PER_BAND)
-        return replace(meta, bands=1, default_bands=None, **lists | {"band_names": (says,)})
+        lists: dict[str, Any] = dict.fromkeys(CubeMeta.PER_BAND) | {"band_names": (says,)}
+        for name in ("gains", "offsets"):
+            if len(set(all_alike := getattr(meta, name) or ())) == 1:  # else it has no one meaning
+                lists[name] = all_alike[:1]
+        return replace(meta.with_bands(slice(0, 1)), default_bands=None, wavelength_units=None, **lists)
 
 
 def _strips(cube: Cube) -> Iterator[NDArray[np.float32]]:

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from pdenet_cli.cube import CubeMeta, Window
-from pdenet_cli.errors import ModelError, UsageError
+from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.formats import envi, open_cube, output_format, writable_suffixes
 from pdenet_cli.formats.output import Output, beside, refuse_existing, remove, rename, unwritable, write_beside
 from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve, usable_memory
 from pdenet_cli.picture import png, quicklook
-from pdenet_cli.radiometry import Radiometry, Survey
-from pdenet_cli.report import Report, hashes, versions
+from pdenet_cli.radiometry import Radiometry, Survey, refuse_narrow
+from pdenet_cli.report import Report, finite, hashes, versions
 from pdenet_cli.summaries import MEAN, USUAL, Question
 from pdenet_cli.tiling import plan_tiles
 from pdenet_cli.tools.journal import Journal
@@ -82,10 +82,15 @@ class Job:
             if settings.page and self.maps.names
         }
         self.journal = Journal(output.with_name(f".{output.name}.journal"))
+        self._refuse_source()
         if not settings.resume:
             self._refuse_existing()
         self.survey = Survey.of(self.source)
         self.usable = self.survey.usable_bands(self.source.meta)
+        if not self.usable:
+            raise FormatError(f"{scene}: every band is marked bad or empty; there is nothing to sharpen.")
+        if settings.dtype is not None:
+            refuse_narrow(np.dtype(settings.dtype), self.source.meta, self.survey)
         self.radiometry = Radiometry.of(self.source.meta, self.survey, settings.value_range)
         if network.bands not in (None, len(self.usable)):
             met = f"the cube has {len(self.usable)} usable ones"
@@ -104,23 +109,34 @@ class Job:
     def run(self, say: Callable[[str], None] = lambda text: None) -> Iterator[tuple[int, int]]:
         """Do the work; yields how many tiles of how many are done. `report` is there when it ends."""
         started = time.monotonic()
-        if misfit := self.maps.misfit():
-            say(misfit)
+        for note in self._notes():
+            say(note)
         job = self._job()
         before = Report.read(self.report_path) if self.settings.resume else None
-        if before is not None and before.job == job and not self.journal.path.exists():
-            try:
+        try:
+            if before is not None and self._finished(before, job):
                 self._show(before, missing=True)
-            except OSError as error:
-                raise unwritable(self.report_path.parent, error) from error
-            self.report = before  # finished by an earlier run
-            return
-        begun = self.journal.resume(job) if self.settings.resume else None
+                self.report = before
+                return
+            with self.journal.held():
+                yield from self._work(job, started, say)
+        except OSError as error:
+            raise unwritable(self.report_path.parent, error) from error
+
+    def _finished(self, before: Report, job: dict[str, Any]) -> bool:
+        """Whether an earlier run has made these very outputs, and they are still there."""
+        there = all(final.exists() for output, _ in self.outputs.values() for final in output.finals)
+        names = {name: Path(path).name for name, path in before.outputs.items()}
+        same = all(names.get(name) == output.path.name for name, (output, _) in self.outputs.items())
+        return before.job == job and not self.journal.path.exists() and there and same
+
+    def _work(self, job: dict[str, Any], started: float, say: Callable[[str], None]) -> Iterator[tuple[int, int]]:
+        begun = self._begun(job, say) if self.settings.resume else None
         steps: list[str] = []
         if begun is None:
             self._refuse_existing()
             self._discard()
-            self.journal.begin(job | {"plan": {"tile": self.plan.tile, "depth": self.plan.depth}})
+            self.journal.begin(job | {"plan": self._tiling})
         else:
             told, steps = begun
             self.plan = replace(self.plan, **told["plan"])
@@ -128,18 +144,31 @@ class Job:
             if COMPLETE not in steps:
                 yield from self._tiles(len(steps), say)
                 seconds = round(time.monotonic() - started, 2)
-                beside(self.report_path).write_text(json.dumps(asdict(self._report(job, seconds)), indent=2))
+                told = finite(asdict(self._report(job, seconds)))
+                beside(self.report_path).write_text(json.dumps(told, indent=2))
                 self.journal.note(COMPLETE)
-        except OSError as error:
-            self._discard()
-            raise unwritable(self.report_path.parent, error) from error
         except Exception:  # an interrupt is none of these: what is done stays for --resume
             self._discard()
+            self.journal.end()
             raise
-        try:
-            self._commit()  # where this fails, no pixel is lost: --resume begins here
-        except OSError as error:
-            raise unwritable(self.report_path.parent, error) from error
+        self._commit()  # where this fails, no pixel is lost: --resume begins here
+
+    @property
+    def _tiling(self) -> dict[str, int]:
+        return {"tile": self.plan.tile, "depth": self.plan.depth}
+
+    def _begun(self, job: dict[str, Any], say: Callable[[str], None]) -> tuple[dict[str, Any], list[str]] | None:
+        """What a broken-off run has done that this one can go on with."""
+        begun = self.journal.resume(job)
+        if begun is None or COMPLETE in begun[1]:
+            return begun
+        if not all(output.parts[0].exists() for output, _ in self.outputs.values()):  # the pixels come first
+            return None
+        asked = self.settings.tile is not None or self.settings.memory is not None
+        if asked and begun[0]["plan"] != self._tiling:
+            say("The broken-off run had other tiles: starting again.")
+            return None
+        return begun
 
     def forecast(self) -> Forecast:
         """What the work would take; the time is that of one sub-network over a part of one tile, multiplied."""
@@ -200,7 +229,13 @@ class Job:
         for output, _ in self.outputs.values():
             output.discard()
         remove(beside(self.report_path))
-        self.journal.end()
+
+    def _refuse_source(self) -> None:
+        """No option makes a scene replace itself: it would be lost."""
+        finals = [final for output, _ in self.outputs.values() for final in output.finals]
+        for final in finals:
+            if any(final.exists() and final.samefile(file) for file in self.source.files):
+                raise OutputError(f"{final} is the scene itself. Give the output another name.")
 
     def _refuse_existing(self) -> None:
         cubes = [final for output, _ in self.outputs.values() for final in output.finals]
@@ -236,8 +271,12 @@ class Job:
             "uncertainty": self.maps.facts() if self.maps.names else None,
             "versions": versions("pdenet", "torch", "numpy"),
         }
-        plain: dict[str, Any] = json.loads(json.dumps(job))  # as it will be read back: tuples are lists
+        plain: dict[str, Any] = json.loads(json.dumps(finite(job)))  # as it will be read back: tuples are lists
         return plain
+
+    def _notes(self) -> tuple[str, ...]:
+        """What a user should know: what was guessed in the file, and what keeps intervals from holding."""
+        return (*self.source.meta.notes, *filter(None, [self.maps.misfit()]))
 
     def _report(self, job: dict[str, Any], seconds: float) -> Report:
         meta = self.source.meta
@@ -256,7 +295,7 @@ class Job:
                 "device": str(self.posterior.device),
             },
             seconds=seconds,
-            notes=(*meta.notes, *filter(None, [self.maps.misfit()])),
+            notes=self._notes(),
             maps=self.numbers,
         )
 
@@ -266,8 +305,10 @@ def output_paths(scenes: Sequence[Path], output: Path, scale: int, *, folder: bo
 
     `folder`: it is one in any case, and results are named after their scene alone.
     """
-    if not folder and len(scenes) == 1 and output.suffix and not output.is_dir():
+    if not folder and len(scenes) == 1 and output.suffix and (not output.is_dir() or _is_store(output)):
         return [output]
+    if output.is_file() or (not output.exists() and not folder and output.suffix in writable_suffixes()):
+        raise UsageError(f"{output}: give a folder, not the name of a file.")
     try:
         output.mkdir(exist_ok=True)
     except OSError as error:
@@ -279,6 +320,11 @@ def output_paths(scenes: Sequence[Path], output: Path, scale: int, *, folder: bo
         if stems.count(stem) > 1:
             raise UsageError(f"Several scenes are called {scene.stem}; sharpen them into different folders.")
     return paths
+
+
+def _is_store(path: Path) -> bool:
+    """Whether a folder is a cube, which --overwrite may replace, and not a place for cubes."""
+    return path.suffix == ".zarr" and any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zarray"))
 
 
 def _suffix(scene: Path) -> str:

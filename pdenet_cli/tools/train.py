@@ -76,6 +76,8 @@ def train(
     clock = Clock(started)
     tune_process()
     use_threads(plan.threads)
+    if plan.minutes is not None or plan.steps is not None:
+        _length(plan)  # refused before the cubes are read
     files = Files.of(output)
     if output.suffix != ".safetensors":
         raise UsageError(f"{output}: a model's name must end in .safetensors.")
@@ -83,7 +85,7 @@ def train(
     refuse_existing((output, files.last), overwrite or resumed)
     with joined(choose_device(plan.device)) as (processes, device):
         tell = watch if processes.first else lambda event: None
-        scenes = [Scene.read(cube, plan.value_range) for cube in find_cubes(plan, tell)]
+        scenes = list(_scenes(plan, tell))
         recipe = _recipe(plan)
         network = _network(plan, recipe.start)
         patches = Patches(scenes, recipe, plan.degradation.scale, plan.seed, network.bands)
@@ -97,6 +99,21 @@ def train(
             sitting.resume()
             tell(Note(f"resumed after step {trainer.step:,}"))
         return sitting.run(tell, stop)
+
+
+def _scenes(plan: Plan, tell: Watch) -> Iterator[Scene]:
+    """What there is to learn from; a cube of nothing but bad or empty bands teaches nothing and is left out."""
+    some = False
+    for cube in find_cubes(plan, tell):
+        try:
+            scene = Scene.read(cube, plan.value_range)
+        except FormatError as error:
+            tell(Note(f"left out: {error}"))
+            continue
+        some = True
+        yield scene
+    if not some:
+        raise FormatError(f"{plan.data[0]}: no cube with a band to learn from.")
 
 
 def find_cubes(plan: Plan, tell: Watch) -> Iterator[Cube]:
@@ -149,13 +166,16 @@ def _recipe(plan: Plan) -> Recipe:
 
 
 def _budget(plan: Plan, patches: Patches) -> Budget:
-    steps, seconds = plan.steps, None if plan.minutes is None else 60 * plan.minutes
-    if steps is None and seconds is None:
-        if patches.recipe.name == "paper":
-            steps = patches.steps_of(PAPER_EPOCHS)
-        else:
-            seconds = 3600.0
-    return Budget(steps, seconds)
+    if plan.minutes is not None or plan.steps is not None:
+        return _length(plan)
+    if patches.recipe.name == "paper":
+        return Budget(steps=patches.steps_of(PAPER_EPOCHS))
+    return Budget(seconds=3600.0)
+
+
+def _length(plan: Plan) -> Budget:
+    """How long the run is to be, as the user said."""
+    return Budget(plan.steps, None if plan.minutes is None else 60 * plan.minutes)
 
 
 def _spec(plan: Plan, trainer: Trainer, scenes: Sequence[Scene]) -> ModelSpec:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.cube import Cube, Pixels, Window
-from pdenet_cli.errors import ResourceError
+from pdenet_cli.errors import FormatError, ResourceError
 from pdenet_cli.formats.limits import free_memory
 from pdenet_cli.radiometry import Radiometry, Survey
 
@@ -35,6 +35,8 @@ class Scene:
         survey = Survey.of(cube)
         radiometry = Radiometry.of(cube.meta, survey, value_range)
         bands = survey.usable_bands(cube.meta)
+        if not bands:
+            raise FormatError(f"{cube.path}: every band is marked bad or empty.")
         pixels = cube.read()
         facts = dict(
             name=cube.path.name,

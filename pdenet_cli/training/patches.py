@@ -112,10 +112,10 @@ class Patches:
 
     def _relit(self, rng: np.random.Generator, high: Unit) -> Unit:
         """The same edges under another light: what is sharp must not hang on which side of it is bright."""
-        if rng.random() < self.recipe.negative:
+        if self.recipe.negative and rng.random() < self.recipe.negative:
             high = np.float32(high.max() * rng.uniform(1, BRIGHTEST)) - high
-        if rng.random() < self.recipe.haze:
-            high = high + np.float32(rng.uniform(-high.min(), THICKEST))
+        if self.recipe.haze and rng.random() < self.recipe.haze:
+            high = high + np.float32(rng.uniform(-max(0.0, float(high.min())), THICKEST))
         return high
 
     def _piece(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> Unit:

@@ -59,6 +59,10 @@ class Recipe:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
+DEFAULTS = {field.name: field.default for field in fields(Recipe) if isinstance(field.default, int | float)}
+"""What each number of a recipe is where nothing else is said."""
+
+
 def paper(scale: int) -> Recipe:
     """The paper's: 50 epochs with every mask at 1, then 100 with masks and a fresh Adam."""
     return Recipe("paper", _paper_schedule, lr=5e-4, batch=4, patch=128 // scale * scale, bands=31, fresh=True)

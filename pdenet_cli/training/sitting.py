@@ -13,6 +13,7 @@ from pdenet_cli.models import Model, ModelSpec, load_model, save_model, training
 from pdenet_cli.training.curves import draw_curves
 from pdenet_cli.training.journal import Journal, read_journal
 from pdenet_cli.training.loop import Budget, Clock, Validated, run
+from pdenet_cli.training.recipe import DEFAULTS
 from pdenet_cli.training.trainer import Stepped, Trainer
 from pdenet_cli.training.validation import Part
 
@@ -47,6 +48,15 @@ class Trained:
         return {"files": files, "finished": self.finished, **self.spec.to_dict()}
 
 
+def _differing(name: str, met: Any, wanted: Any) -> str:
+    if name == "data":
+        return "data differs (other cubes)"
+    if isinstance(met, Mapping):
+        field = next(key for key in (*wanted, *met) if met.get(key) != wanted.get(key))
+        name, met, wanted = f"{name} {field}", met.get(field), wanted.get(field)
+    return f"{name} differs ({met} there, {wanted} now)"
+
+
 class Sitting:
     """A run, or the rest of one: what the loop tells becomes files."""
 
@@ -64,9 +74,13 @@ class Sitting:
         """Go on from the checkpoint, if it is of the same run."""
         last = load_model(self.files.last)
         for name in ("network", "config", "scale", "degradation", "recipe", "seed", "data"):
-            if (met := getattr(last.spec, name)) != (wanted := getattr(self.spec, name)):
-                was = f"{met} there, {wanted} now" if name != "data" else "other cubes"
-                raise UsageError(f"--resume: {self.files.last} is of another run: {name} differs ({was}).")
+            met, wanted = getattr(last.spec, name), getattr(self.spec, name)
+            if name == "recipe":
+                met = DEFAULTS | met  # of a version that did not know some of the fields yet
+            if met != wanted:
+                raise UsageError(
+                    f"--resume: {self.files.last} is of another run: {_differing(name, met, wanted)}."
+                )
         if (values := last.spec.extra.get("training")) is None:
             raise ModelError(f"--resume: {self.files.last} is a model, not a checkpoint.")
         self.trainer.restore(last.network, training_tensors(self.files.last), values)
