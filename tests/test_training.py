@@ -491,7 +491,8 @@ def test_a_cube_of_bad_bands_is_left_out_and_alone_it_is_refused(cubes, tmp_path
     with create_cube(bad, meta) as cube:
         cube.write(meta.window, np.ones(meta.shape(), "u2"))
     told = []
-    train(plan(cubes / "a.hdr", bad), tmp_path / "m.safetensors", watch=told.append)
+    both = replace(plan(cubes), data=(cubes / "a.hdr", bad))
+    train(both, tmp_path / "m.safetensors", watch=told.append)
     assert any("every band is marked bad" in event.text for event in told if isinstance(event, tool.Note))
     with pytest.raises(FormatError, match="no cube with a band"):
         train(plan(bad), tmp_path / "n.safetensors")
