@@ -28,7 +28,7 @@ from pdenet_cli.training import loop
 from pdenet_cli.training.data import Scene
 from pdenet_cli.training.journal import read_journal
 from pdenet_cli.training.loop import Validated
-from pdenet_cli.training.patches import Patches, place, shape
+from pdenet_cli.training.patches import Patches, blurred, place, shape
 from pdenet_cli.training.processes import ALONE, Processes
 from pdenet_cli.training.recipe import RECIPES, SHARP, Recipe, recipe_for
 from pdenet_cli.training.trainer import Trainer, new_network
@@ -163,6 +163,20 @@ def test_wider_windows_become_coarser_patches_and_pasted_shapes_add_edges(drawn)
 
     assert max(map(step, drawn(ramp))) < 0.01
     assert max(map(step, drawn(ramp, collage=1.0))) > 0.2
+
+
+def test_a_softer_lens_keeps_the_light_and_blurs_every_edge(drawn):
+    edge = np.zeros((128, 128))
+    edge[:, 64:] = 1000
+    sharp, soft = drawn(edge), drawn(edge, soft=1.0)
+    for before, after in zip(sharp, soft, strict=True):
+        assert after.shape == before.shape
+        assert after.mean() == pytest.approx(before.mean(), abs=0.02)
+        assert np.ptp(after) <= np.ptp(before) + 1e-6
+    assert any(((patch > 0.1) & (patch < 0.9)).mean() > 0.05 for patch in soft)
+    wave = np.sin(np.arange(64) * 0.4)[None, None].repeat(64, 1).astype("f4")
+    shrunk = blurred(wave, 1.5)[0, 32, 16:48].std() / wave[0, 32, 16:48].std()
+    assert shrunk == pytest.approx(np.exp(-((1.5 * 0.4) ** 2) / 2), rel=0.01)
 
 
 def test_another_light_keeps_every_edge(drawn):

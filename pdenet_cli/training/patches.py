@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdenet_cli.cube import Window
+from pdenet_cli.degradation import symmetric_pad
 from pdenet_cli.errors import UsageError
 from pdenet_cli.training.data import SMALLEST, Scene
 from pdenet_cli.training.recipe import Recipe
@@ -25,6 +26,7 @@ Unit = NDArray[np.float32]  # 0..1
 
 MOST_SHAPES = 8  # in a collage
 SMALLEST_SHAPE = 0.04  # of half a patch
+SOFTEST = 0.6  # lens: the deviation of its blur, in low-resolution pixels
 BRIGHTEST = 1.5  # place of a negative, beside that of its patch
 THICKEST = 0.5  # haze
 
@@ -58,6 +60,16 @@ def shape(rng: np.random.Generator, side: int) -> Unit:
     )[rng.integers(3)]
     blur = rng.uniform(0.5, 1.5)
     return np.asarray((0.5 - outside / blur).clip(0, 1), np.float32)
+
+
+def blurred(unit: Unit, sigma: float) -> Unit:
+    """Every band, (bands, rows, columns), under a Gaussian blur of this deviation in pixels."""
+    pad = math.ceil(3 * sigma)
+    taps = torch.exp(-0.5 * (torch.arange(-pad, pad + 1) / sigma) ** 2)
+    taps = taps / taps.sum()
+    image = symmetric_pad(torch.from_numpy(np.ascontiguousarray(unit))[:, None], pad)
+    image = F.conv2d(F.conv2d(image, taps.view(1, 1, -1, 1)), taps.view(1, 1, 1, -1))
+    return np.asarray(image[:, 0].numpy())
 
 
 @dataclass(frozen=True)
@@ -106,6 +118,8 @@ class Patches:
         if rng.random() < self.recipe.collage:
             for _ in range(int(rng.integers(1, MOST_SHAPES + 1))):
                 high = high + shape(rng, side) * (self._piece(rng, scene, run, side) - high)
+        if self.recipe.soft and rng.random() < self.recipe.soft:
+            high = blurred(high, rng.uniform(0.1, SOFTEST) * self.scale)
         high = self._relit(rng, high)
         generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
         return Patch(torch.from_numpy(np.ascontiguousarray(high)), generator)

@@ -41,6 +41,7 @@ class Recipe:
     energy: float = 0.0  # what two draws of a patch gain by being apart: 0, nothing; 1, as far as the truth is
     chances: tuple[float, float] = (0.0, 1.0)  # where the masks' chances are kept
     gains: tuple[float, float] = (1.0, 1.0)  # a patch is multiplied by a number between these
+    soft: float = 0.0  # share of patches as a softer lens would have seen them
     negative: float = 0.0  # share of patches whose bright places become dark and whose dark ones bright
     haze: float = (
         0.0  # share of patches that are lighter everywhere, or darker as far as their darkest place allows
