@@ -12,8 +12,8 @@ A score is therefore the same however the scene is cut. A protocol fixes what th
 The same everywhere: range 1; SSIM per band, K .01 and .03, only where the window lies whole inside the scene (a
 border of 3 or 5 pixels is cropped), and its mean over the bands; RMSE over the cube; ERGAS = 100/scale ·
 sqrt(mean over bands of MSE/μ²), μ the truth's mean; CC, the mean over bands of Pearson's correlation, without
-constant bands; UIQI, Wang and Bovik's index, in the window of the protocol's SSIM. MPSNR leaves out bands without
-any error, such as dead ones, whose PSNR is infinite, unless all are so.
+constant bands; UIQI, Wang and Bovik's index, in the window of the protocol's SSIM. In MPSNR a band
+counts 100 dB at most, so that a dead one, which nobody gets wrong, does not decide; unless all are without error.
 
 Only pixels that are `there` count, and of SSIM and UIQI only windows without a hole.
 """
@@ -33,6 +33,8 @@ from pdenet_cli.cube import Window
 
 Unit = NDArray[np.floating[Any]]  # (bands, rows, columns), 0..1
 There = NDArray[np.bool_]
+MOST_DECIBELS = 100.0  # of a band in a mean: errors of 1e-5, about what float32 can tell
+
 Values = NDArray[np.float64]
 
 
@@ -249,8 +251,8 @@ def _mean(values: Values) -> float:
 
 def _mean_psnr(total: Moments) -> float:
     psnr = total.psnr()
-    finite = psnr[np.isfinite(psnr)]
-    return _mean(finite if finite.size else psnr)
+    perfect = np.isinf(psnr[~np.isnan(psnr)])
+    return _mean(psnr if perfect.all() else np.minimum(psnr, MOST_DECIBELS))
 
 
 def _cube_mse(total: Moments) -> Values:
