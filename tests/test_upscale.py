@@ -496,6 +496,7 @@ def test_a_type_too_narrow_is_refused_and_a_dry_run_leaves_nothing(bicubic, tmp_
     assert code == 2
     assert "holds 0 to 255" in said
     assert bicubic(tmp_path / "new", "--dry-run")[0] == 0
+    assert bicubic(tmp_path / "new", "--bands", "2:99")[0] == 2
     assert not (tmp_path / "new").exists()
 
 

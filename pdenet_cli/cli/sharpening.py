@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -75,11 +76,45 @@ def sharpen(
     folder: bool = False,
 ) -> None:
     """Sharpen each scene; where one of several fails the others go on, and a table at the end says why."""
-    from pdenet_cli.tools.sharpen import Job, output_paths
+    from pdenet_cli.tools.sharpen import output_paths
 
     posterior = draws.posterior()
-    new = not output.exists()
-    paths = output_paths(scenes, output, posterior.network.scale, folder=folder)
+    with _left_if_used(output):
+        paths = output_paths(scenes, output, posterior.network.scale, folder=folder)
+        told, failed = _sharpen_each(scenes, paths, posterior, settings, dry_run, as_json)
+    if as_json:
+        print(json.dumps(told if len(scenes) > 1 else told[0], indent=2))
+    if failed:
+        table = Table("scene", "why it failed", title="Failed", title_justify="left")
+        for scene, why in failed.items():
+            table.add_row(escape(scene.name), escape(str(why)))
+        err.print(table)
+        others = "; the others are done" if len(failed) < len(scenes) else ""
+        raise BatchError(f"{len(failed)} of {len(scenes)} scenes failed{others}.")
+
+
+@contextmanager
+def _left_if_used(folder: Path) -> Iterator[None]:
+    """A folder that is made in here stays only if something is in it: a refusal or a dry run leaves nothing."""
+    new = not folder.exists()
+    try:
+        yield
+    finally:
+        if new and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _sharpen_each(
+    scenes: Sequence[Path],
+    paths: Sequence[Path],
+    posterior: Posterior,
+    settings: Settings,
+    dry_run: bool,
+    as_json: bool,
+) -> tuple[list[dict[str, Any]], dict[Path, PdenetError]]:
+    """What is to be told of each scene, and which of several failed for what reason."""
+    from pdenet_cli.tools.sharpen import Job
+
     told: list[dict[str, Any]] = []
     failed: dict[Path, PdenetError] = {}
     for scene, path in zip(scenes, paths, strict=True):
@@ -101,17 +136,7 @@ def sharpen(
             raise typer.Exit(INTERRUPTED) from None
         if not as_json:
             _show_forecast(scene, forecast) if dry_run else _conclude(job)
-    if dry_run and new and output.is_dir():
-        output.rmdir()  # it was only made to be looked at
-    if as_json:
-        print(json.dumps(told if len(scenes) > 1 else told[0], indent=2))
-    if failed:
-        table = Table("scene", "why it failed", title="Failed", title_justify="left")
-        for scene, why in failed.items():
-            table.add_row(escape(scene.name), escape(str(why)))
-        err.print(table)
-        others = "; the others are done" if len(failed) < len(scenes) else ""
-        raise BatchError(f"{len(failed)} of {len(scenes)} scenes failed{others}.")
+    return told, failed
 
 
 def _work(job: Job, scene: Path) -> None:
