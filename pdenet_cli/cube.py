@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -188,8 +188,11 @@ class Cube:
         self.files = files or (path,)  # all that it is made of
         assert tuple(array.shape) == meta.shape(axes), (array.shape, axes, meta)
 
-    def read(self, window: Window | None = None, bands: slice = slice(None)) -> Pixels:
+    def read(self, window: Window | None = None, bands: slice | Sequence[int] = slice(None)) -> Pixels:
         """The pixels of `window` as (bands, rows, columns) in the machine's byte order."""
+        if not isinstance(bands, slice):
+            first = min(bands)  # one run of the file, whatever is wanted of it
+            return self.read(window, slice(first, max(bands) + 1))[[band - first for band in bands]]
         try:
             part = self.array[self._key(window, bands)]
         except (OSError, ValueError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import lcm
 from typing import Any, Literal
 
@@ -141,11 +142,13 @@ def super_resolve(
     first: int = 0,
     say: Callable[[str], None] = lambda text: None,
     question: Question = USUAL,
+    constant: Sequence[int] = (),
 ) -> Iterator[Tile]:
     """Write every layer tile by tile, from tile number `first` on; yields each tile when it is written.
 
-    `usable` are the bands that the network sees; the others come out as nodata. Where memory runs out, fewer
-    sub-networks at once and then smaller tiles are tried, and `say` is told.
+    `usable` are the bands that the network sees; those in `constant` keep their numbers, and the others come out
+    as nodata. Where memory runs out, fewer sub-networks at once and then smaller tiles are tried, and `say` is
+    told.
     """
     around = _looks_around(posterior, [layer.summary for layer in layers])
     for tile in plan.tiles[first:]:
@@ -157,7 +160,8 @@ def super_resolve(
                     (span, *gather(source, posterior, piece, span, radiometry, usable, around))
                     for span in plan.spans
                 )
-                _write_tile(piece, gathered, radiometry, usable, layers, question)
+                keep = partial(_kept, source, len(posterior), piece, radiometry)
+                _write_tile(piece, gathered, keep, radiometry, usable, constant, layers, question)
             except (MemoryError, RuntimeError) as error:
                 if not _out_of_memory(error):
                     raise
@@ -179,8 +183,7 @@ def gather(
     `around`: the reach of the degradation where it matters what the mean leaves unexplained, else 0.
     """
     seen = [usable[i] for i in span.padded]  # of the file's bands
-    pixels = source.read(tile.padded, slice(seen[0], seen[-1] + 1))[[band - seen[0] for band in seen]]
-    unit, there = radiometry.prepare(pixels, seen)
+    unit, there = radiometry.prepare(source.read(tile.padded, seen), seen)
     rows, columns = tile.core.relative_to(tile.padded).slices
     fine = repeated(there[span.crop, rows, columns], tile.scale)
     low = unit[span.crop, rows, columns]
@@ -201,11 +204,29 @@ def gather(
     return Evidence(samples, low, detail, tile.scale, unexplained, radiometry.units(seen[span.crop])), fine
 
 
+def _kept(
+    source: Cube, samples: int, tile: Tile, radiometry: Radiometry, bands: Sequence[int]
+) -> Iterator[tuple[int, Evidence, NDArray[np.bool_]]]:
+    """Bands with one number throughout, as if each of `samples` had made it: nobody doubts it."""
+    if not bands:
+        return
+    unit, there = radiometry.prepare(source.read(tile.core, bands), bands)
+    shape = (1, tile.target.rows, tile.target.columns)
+    for i, band in enumerate(bands):
+        low = unit[i : i + 1]
+        fine = np.broadcast_to(repeated(low, tile.scale), (samples, *shape))
+        smooth = np.broadcast_to(np.float32(0), shape)
+        evidence = Evidence(fine, low, smooth, tile.scale, np.zeros_like(low), radiometry.units([band]))
+        yield band, evidence, repeated(there[i : i + 1], tile.scale)
+
+
 def _write_tile(
     tile: Tile,
     gathered: Iterable[tuple[Span, Evidence, NDArray[np.bool_]]],
+    keep: Callable[[Sequence[int]], Iterator[tuple[int, Evidence, NDArray[np.bool_]]]],
     radiometry: Radiometry,
     usable: Sequence[int],
+    constant: Sequence[int],
     layers: Sequence[Layer],
     question: Question,
 ) -> None:
@@ -216,10 +237,16 @@ def _write_tile(
         bands = [usable[i] for i in span.core]
         for i, layer in enumerate(layers):
             values = _in_file_numbers(layer, evidence, there, radiometry, bands, question)
-            if layer.cube is not None:
-                _write_owned(layer.cube, tile.target, values, span, bands, radiometry)
             if layer.merged is not None:
                 sums[i] = layer.summary.merging.addends(evidence, values, there) + sums.get(i, 0)
+            if layer.cube is not None:
+                own = range(*span.owned.indices(layer.cube.meta.bands))
+                nothing = replace(radiometry, nodata=layer.cube.meta.nodata).nothing(layer.cube.meta.dtype)
+                out = np.full((len(own), *values.shape[1:]), nothing, layer.cube.meta.dtype)
+                out[[band - own.start for band in bands]] = values
+                for band, same, known in keep([band for band in constant if band in own]):
+                    out[band - own.start] = _in_file_numbers(layer, same, known, radiometry, [band], question)[0]
+                layer.cube.write(tile.target, out, slice(own.start, own.stop))
     for i, layer in enumerate(layers):
         if layer.merged is not None:
             layer.merged.write(tile.target, layer.summary.merging.finish(sums[i], counts)[None])
@@ -243,17 +270,6 @@ def _in_file_numbers(
     if summary.unit == "spread":
         values = radiometry.spread_from_unit(values, bands)
     return np.where(there, values, np.float32(np.nan))
-
-
-def _write_owned(
-    cube: Cube, target: Window, values: NDArray[Any], span: Span, bands: Sequence[int], radiometry: Radiometry
-) -> None:
-    """Write the bands that a span owns: its values, and nodata in the unusable bands between them."""
-    first, last, _ = span.owned.indices(cube.meta.bands)
-    nothing = replace(radiometry, nodata=cube.meta.nodata).nothing(cube.meta.dtype)
-    out = np.full((last - first, *values.shape[1:]), nothing, cube.meta.dtype)
-    out[[band - first for band in bands]] = values
-    cube.write(target, out, slice(first, last))
 
 
 def _out_of_memory(error: BaseException) -> bool:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Cube, CubeMeta, Pixels, Window
+from pdenet_cli.cube import Cube, CubeMeta, Pixels
 from pdenet_cli.errors import FormatError, UsageError
 
 Bands = slice | Sequence[int]
@@ -56,6 +56,7 @@ class Survey:
     means: tuple[float, ...]  # per band, NaN for a band with no valid number
     nodata_share: float
     looked_at: float  # the share of the scene that was read
+    constant: tuple[bool, ...] = ()  # per band: it holds one number throughout; empty: none does
 
     @classmethod
     def of(cls, cube: Cube, at_most: int = SURVEY_VALUES) -> Survey:
@@ -67,37 +68,75 @@ class Survey:
         blocks = list(meta.window.blocks(side, meta.columns))
         every = max(1, math.ceil(meta.bands * meta.rows * meta.columns / at_most))
         chosen = blocks[every // 2 :: every]
-        minimum, maximum, seen = math.inf, -math.inf, 0
-        sums, counts = np.zeros(meta.bands), np.zeros(meta.bands, np.int64)
-        picked = []
+        minimum, maximum, seen, nothing = math.inf, -math.inf, 0, 0
+        found, picked = _Bands(meta.bands), []
         for block in chosen:
             pixels = cube.read(block)
             there = valid(pixels, meta.nodata)
-            seen += pixels.size
-            sums += np.where(there, pixels, 0).sum((1, 2), dtype=np.float64)
-            counts += there.sum((1, 2))
+            found.add(slice(None), pixels, there)
             numbers = pixels[there]
+            seen, nothing = seen + pixels.size, nothing + pixels.size - numbers.size
             if numbers.size:
                 minimum, maximum = min(minimum, float(numbers.min())), max(maximum, float(numbers.max()))
                 picked.append(numbers[:: max(1, numbers.size * len(chosen) // PERCENTILE_VALUES)])
-        if every > 1:
-            for band in np.flatnonzero(counts == 0):  # what the chosen blocks have not may be in another
-                sums[band], counts[band] = _first_numbers(cube, int(band), blocks)
+        for block in blocks:  # what the chosen blocks have not may be in another
+            doubtful = np.flatnonzero(~found.vary)
+            if len(chosen) == len(blocks) or not doubtful.size:
+                break
+            run = slice(int(doubtful[0]), int(doubtful[-1]) + 1)
+            pixels = cube.read(block, run)
+            found.add(run, pixels, valid(pixels, meta.nodata))
         if not picked:
             raise FormatError(f"{cube.path}: no valid number in the cube; every pixel is nodata.")
         return cls(
             minimum=minimum,
             maximum=maximum,
             top=float(np.percentile(np.concatenate(picked).astype(np.float64), 99.9)),
-            means=tuple(np.divide(sums, counts, out=np.full(meta.bands, np.nan), where=counts > 0).tolist()),
-            nodata_share=1 - float(counts.sum()) / seen,
+            means=tuple(found.means.tolist()),
+            nodata_share=nothing / seen,
             looked_at=seen / (meta.bands * meta.rows * meta.columns),
+            constant=tuple((~found.vary & (found.counts > 0)).tolist()),
         )
 
     def usable_bands(self, meta: CubeMeta) -> tuple[int, ...]:
         """The bands worth giving to a network: not marked bad, and with at least one valid number."""
         good = meta.good_bands or (True,) * meta.bands
         return tuple(b for b in range(meta.bands) if good[b] and not math.isnan(self.means[b]))
+
+    def varying_bands(self, meta: CubeMeta) -> tuple[int, ...]:
+        """The usable bands that hold more than one number; all usable ones if none does.
+
+        In a band that was set to zero, as those of water vapour often are, a network would let its neighbours
+        shine through.
+        """
+        usable = self.usable_bands(meta)
+        return tuple(b for b in usable if not (self.constant and self.constant[b])) or usable
+
+
+class _Bands:
+    """What is known of each band of a scene, block by block."""
+
+    def __init__(self, bands: int) -> None:
+        self.sums, self.counts = np.zeros(bands), np.zeros(bands, np.int64)
+        self.vary = np.zeros(bands, np.bool_)  # has two different numbers
+        self.first: dict[int, Any] = {}  # number of a band
+
+    @property
+    def means(self) -> NDArray[np.float64]:
+        """NaN for a band with no valid number."""
+        with np.errstate(invalid="ignore"):
+            return self.sums / self.counts
+
+    def add(self, run: slice, pixels: Pixels, there: NDArray[np.bool_]) -> None:
+        """Take a block of some neighbouring bands into account."""
+        self.sums[run] += np.where(there, pixels, 0).sum((1, 2), dtype=np.float64)
+        self.counts[run] += there.sum((1, 2))
+        start = run.start or 0
+        for band in start + np.flatnonzero(~self.vary[run]):
+            numbers = pixels[band - start][there[band - start]]
+            if numbers.size:
+                first = self.first.setdefault(int(band), numbers[0])
+                self.vary[band] = (numbers != first).any()
 
 
 @dataclass(frozen=True)
@@ -219,16 +258,6 @@ def _per_band(values: Sequence[float], bands: Bands) -> NDArray[np.float64]:
     column = np.asarray(values, np.float64)[:, None, None]
     chosen = bands if isinstance(bands, slice) else list(bands)  # a tuple would index three axes
     return column[chosen] if len(values) > 1 else column
-
-
-def _first_numbers(cube: Cube, band: int, blocks: Sequence[Window]) -> tuple[float, int]:
-    """Sum and count of the valid numbers of a band in the first block that has some; 0 and 0 if none has."""
-    for block in blocks:
-        pixels = cube.read(block, slice(band, band + 1))
-        there = valid(pixels, cube.meta.nodata)
-        if there.any():
-            return float(pixels[there].sum(dtype=np.float64)), int(there.sum())
-    return 0.0, 0
 
 
 def refuse_narrow(dtype: np.dtype[Any], meta: CubeMeta, survey: Survey) -> None:

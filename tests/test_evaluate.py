@@ -235,8 +235,14 @@ def test_more_draws_are_studied_in_disjoint_sets_from_one_run(truth, models):
 def test_a_dead_band_leaves_scores_and_gains_finite(models, tmp_path):
     pixels = smooth(**SIZE).astype("<f4")
     pixels[2] = 0
-    told = contest(models).run([written(tmp_path / "dead.hdr", pixels)]).to_dict()
+    pixels[4] = 0.3  # which a degradation does not give back to the last bit
+    path = written(tmp_path / "dead.hdr", pixels)
+    told = contest(models).run([path]).to_dict()
     assert all(np.isfinite(values["MPSNR"]) for values in told["mean"].values())
+    # As in the scene that is sharpened, such bands do not count, and no neighbour shines into them.
+    alive = contest(models).run([written(tmp_path / "alive.hdr", pixels[[0, 1, 3]])]).to_dict()
+    expected = (3 * alive["mean"]["chance"]["MPSNR"] + 2 * 100) / 5
+    assert told["mean"]["chance"]["MPSNR"] == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_network_without_chance_gives_as_many_samples_as_were_asked_for(truth, models):

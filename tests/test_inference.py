@@ -54,7 +54,7 @@ class Doubled:
 QUESTION = Question(levels=200, level=0.8, tolerance=0.05, stretch=Doubled())
 
 
-def run(path, folder, posterior, tile, depth, halo=None, usable=None, maps=("std", "share")):
+def run(path, folder, posterior, tile, depth, halo=None, usable=None, maps=("std", "share"), constant=()):
     """The mean and some maps of a scene, cut as told, as arrays."""
     network = posterior.network
     with open_cube(path) as source:
@@ -75,7 +75,8 @@ def run(path, folder, posterior, tile, depth, halo=None, usable=None, maps=("std
         cubes = {name: open_cube(folder / f"{name}.hdr") for name in names}
         layers = [Layer(MEAN, cubes["mean"])]
         layers += [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in summaries]
-        for _ in super_resolve(source, posterior, plan, radiometry, usable, layers, question=QUESTION):
+        road = source, posterior, plan, radiometry, usable, layers
+        for _ in super_resolve(*road, question=QUESTION, constant=constant):
             pass
     return {name: cube.read() for name, cube in cubes.items()}
 
@@ -297,6 +298,26 @@ def test_unusable_bands_come_out_as_nodata_and_the_network_never_sees_them(tmp_p
         low = torch.from_numpy(pixels[list(usable)])[None]
         each = torch.cat([posterior.network(low, posterior.draw[n]) for n in range(3)]).numpy()
     np.testing.assert_allclose(maps["mean"][list(usable)], each.mean(0).clip(0, None), atol=1e-5)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 100])
+def test_constant_bands_keep_their_number_and_the_network_never_sees_them(tmp_path, posteriors, depth):
+    posterior = posteriors[4, 1, "flips"]
+    path, pixels = scene(tmp_path, bands=7, holes=True)
+    pixels[[0, 3, 6]] = np.float32([0, 0.25, 0])[:, None, None]
+    pixels[3, 2, 3] = -1
+    with open_cube(path) as cube:
+        cube.write(cube.meta.window, pixels)
+    usable, constant = (1, 2, 4), (0, 3, 6)  # band 5 is neither
+    maps = run(path, tmp_path, posterior, 8, depth, usable=usable, constant=constant, maps=("std", "interval"))
+    without = run(path, tmp_path, posterior, 8, depth, usable=usable, maps=("std", "interval"))
+    for name in ("mean", "std", "interval_low", "interval_high"):
+        np.testing.assert_array_equal(maps[name][[*usable, 5]], without[name][[*usable, 5]])
+        np.testing.assert_array_equal(maps[name][3, 8:12, 12:16], np.nan if name != "mean" else -1)
+        for band in constant:
+            there = np.kron(pixels[band] != -1, np.ones((4, 4))) > 0
+            assert (maps[name][band][there] == (0 if name == "std" else pixels[band, 0, 0])).all()
+    np.testing.assert_array_equal(maps["std_merged"], without["std_merged"])
 
 
 def test_running_out_of_memory_halves_the_batch_then_the_tile_and_says_so(tmp_path, posteriors, monkeypatch):

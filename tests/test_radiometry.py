@@ -197,3 +197,21 @@ def test_nothing_but_nodata_and_empty_ranges_are_refused(tmp_path):
         Survey.of(open_cube(tmp_path / "a.hdr"))
     with pytest.raises(UsageError, match="--range"):
         Radiometry.of(meta(), survey(0, 1), (5, 5))
+
+
+def test_a_band_with_one_number_throughout_is_usable_but_does_not_vary(tmp_path, monkeypatch):
+    monkeypatch.setattr("pdenet_cli.radiometry.BLOCK_VALUES", 100)
+    pixels = np.random.default_rng(0).integers(1, 900, (5, 40, 20)).astype("i2")
+    pixels[1], pixels[2], pixels[3], pixels[4] = 0, 7, 7, -1
+    pixels[2, 0, :5] = -1  # nodata does not count
+    pixels[3, 39, 19] = 8  # seen only by who looks everywhere
+    meta = CubeMeta(5, 40, 20, pixels.dtype, nodata=-1)
+    with create_cube(tmp_path / "a.hdr", meta) as cube:
+        cube.write(meta.window, pixels)
+        for at_most in (1 << 20, 600):
+            found = Survey.of(cube, at_most)
+            assert found.constant == (False, True, True, False, False)
+            assert found.usable_bands(meta) == (0, 1, 2, 3)
+            assert found.varying_bands(meta) == (0, 3)
+        flat = cube.with_bands(slice(1, 3))
+        assert Survey.of(flat).varying_bands(flat.meta) == (0, 1)  # better than no image at all

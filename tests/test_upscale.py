@@ -25,7 +25,7 @@ from pdenet_cli.inference import Posterior
 from pdenet_cli.models import Model, ModelSpec, load_model, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.summaries import Question
-from pdenet_cli.tools import sharpen
+from pdenet_cli.tools import delivery, sharpen
 from pdenet_cli.tools.maps import Maps
 from tests.conftest import PEAK, on_linux
 
@@ -75,6 +75,21 @@ def scene(tmp_path):
         pixels[:, :6, :6] = -999
         cube.write(meta.window, pixels)
     return tmp_path / "scene.hdr"
+
+
+def test_a_band_set_to_zero_stays_zero_and_is_told_of(pdenet, scene, models, tmp_path):
+    with open_cube(scene) as cube:
+        cube.write(cube.meta.window, np.zeros((1, 40, 30), "i2"), slice(2, 3))
+    out = tmp_path / "fine.tif"
+    ran = pdenet("upscale", scene, "-o", out, "--model", models / "pdenet.safetensors", "--with-uncertainty")
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads((tmp_path / "fine.report.json").read_text())["scene"]
+    assert (told["constant_bands"], told["unusable_bands"]) == (1, 0)
+    for path in (out, tmp_path / "fine_std.tif"):
+        with open_cube(path) as fine:
+            assert not fine.read(bands=slice(2, 3)).any()
+            assert fine.read(bands=slice(3, 4)).any()
+    assert "1 of 5 hold one number throughout" in pdenet("info", scene).stdout
 
 
 @pytest.mark.parametrize("scale", [3, 8])
@@ -363,7 +378,7 @@ def test_a_page_that_cannot_be_written_is_written_by_resume(scene, models, tmp_p
     settings = sharpen.Settings(cube=False, maps=("std",), page=True)
     job = sharpen.Job(scene, tmp_path / "m.hdr", posterior, settings)
     with monkeypatch.context() as patched:
-        patched.setattr(sharpen, "write_page", Mock(side_effect=OSError(errno.ENOSPC, "No space left")))
+        patched.setattr(delivery, "write_page", Mock(side_effect=OSError(errno.ENOSPC, "No space left")))
         with pytest.raises(OutputError, match="No space left"):
             list(job.run())
     again = sharpen.Job(scene, tmp_path / "m.hdr", posterior, dataclasses.replace(settings, resume=True))

@@ -74,6 +74,8 @@ def _show(description: Description) -> None:
     row("wavelengths", _wavelengths(meta))
     if meta.good_bands:
         row("bad bands", f"{meta.good_bands.count(False)} of {meta.bands} marked bad")
+    if any(survey.constant):
+        row("empty bands", f"{survey.constant.count(True)} of {meta.bands} hold one number throughout")
     row("georeference", _georeference(meta.georeference))
     part = "" if survey.looked_at == 1 else f" (from {survey.looked_at:.1%} of the scene)"
     row("values", f"{survey.minimum:g} to {survey.maximum:g}{part}")

@@ -41,9 +41,7 @@ class View:
         """The pixels of a window with holes filled, and where there were none; `some` of the bands or all."""
         bands = self.bands if some is None else [self.bands[i] for i in some]
         place = Window(window.row + self.part.row, window.column + self.part.column, window.rows, window.columns)
-        first = min(bands)
-        pixels = self.cube.read(place, slice(first, max(bands) + 1))[[band - first for band in bands]]
-        return self.radiometry.prepare(pixels, bands)
+        return self.radiometry.prepare(self.cube.read(place, bands), bands)
 
     def blocks(self, multiple: int = 1) -> Iterator[Window]:
         """Windows that cover the view once, small enough to be held in memory many times over."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,20 +12,16 @@ from typing import Any
 import numpy as np
 
 from pdenet_cli.cube import CubeMeta, Window
-from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
+from pdenet_cli.errors import FormatError, ModelError, UsageError
 from pdenet_cli.formats import envi, open_cube, output_format, writable_suffixes
-from pdenet_cli.formats.output import Output, beside, refuse_existing, remove, rename, unwritable, write_beside
+from pdenet_cli.formats.output import Output, unwritable
 from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve, usable_memory
-from pdenet_cli.picture import png, quicklook
 from pdenet_cli.radiometry import Radiometry, Survey, refuse_narrow
 from pdenet_cli.report import Report, finite, hashes, versions
 from pdenet_cli.summaries import MEAN, USUAL, Question
 from pdenet_cli.tiling import plan_tiles
-from pdenet_cli.tools.journal import Journal
+from pdenet_cli.tools.delivery import COMPLETE, Delivery
 from pdenet_cli.tools.maps import Maps
-from pdenet_cli.tools.page import write_page
-
-COMPLETE = "complete"
 
 
 @dataclass(frozen=True)
@@ -73,22 +69,19 @@ class Job:
         self.source = open_cube(scene, settings.variable, settings.axes)
         if settings.bands is not None:
             self.source = self.source.with_bands(settings.bands)
-        self.outputs = dict(self._outputs(output))
-        self.report_path = output.with_name(f"{output.stem}.report.json")
-        self.pictures = {o.path.with_suffix(".png"): o.path for o, _ in self.outputs.values()}
-        self.page = {
-            kind: output.with_name(f"{output.stem}_uncertainty.{suffix}")
-            for kind, suffix in (("page", "html"), ("picture", "png"))
-            if settings.page and self.maps.names
-        }
-        self.journal = Journal(output.with_name(f".{output.name}.journal"))
-        self._refuse_source()
+        shown = settings.page and bool(self.maps.names)
+        cubes = dict(self._cubes(output, also_mean=shown))
+        self.delivery = Delivery(output, cubes, settings.overwrite, settings.quicklook, shown)
+        self.delivery.refuse(self.source.files)
         if not settings.resume:
-            self._refuse_existing()
+            self.delivery.refuse_existing()
         self.survey = Survey.of(self.source)
-        self.usable = self.survey.usable_bands(self.source.meta)
-        if not self.usable:
+        good = self.survey.usable_bands(self.source.meta)
+        if not good:
             raise FormatError(f"{scene}: every band is marked bad or empty; there is nothing to sharpen.")
+        # A network for a fixed number of bands must get them all.
+        self.usable = self.survey.varying_bands(self.source.meta) if network.bands is None else good
+        self.constant = tuple(sorted(set(good) - set(self.usable)))
         if settings.dtype is not None:
             refuse_narrow(np.dtype(settings.dtype), self.source.meta, self.survey)
         self.radiometry = Radiometry.of(self.source.meta, self.survey, settings.value_range)
@@ -111,47 +104,31 @@ class Job:
         started = time.monotonic()
         for note in self._notes():
             say(note)
-        job = self._job()
-        before = Report.read(self.report_path) if self.settings.resume else None
+        job, delivery = self._job(), self.delivery
         try:
-            if before is not None and self._finished(before, job):
-                self._show(before, missing=True)
+            before = delivery.made(job) if self.settings.resume else None
+            if before is not None:
+                delivery.show(self.source.path.name, before, missing=True)
                 self.report = before
                 return
-            with self.journal.held():
+            with delivery.journal.held():
                 yield from self._work(job, started, say)
         except OSError as error:
-            raise unwritable(self.report_path.parent, error) from error
-
-    def _finished(self, before: Report, job: dict[str, Any]) -> bool:
-        """Whether an earlier run has made these very outputs, and they are still there."""
-        there = all(final.exists() for output, _ in self.outputs.values() for final in output.finals)
-        names = {name: Path(path).name for name, path in before.outputs.items()}
-        same = all(names.get(name) == output.path.name for name, (output, _) in self.outputs.items())
-        return before.job == job and not self.journal.path.exists() and there and same
+            raise unwritable(delivery.report.parent, error) from error
 
     def _work(self, job: dict[str, Any], started: float, say: Callable[[str], None]) -> Iterator[tuple[int, int]]:
         begun = self._begun(job, say) if self.settings.resume else None
         steps: list[str] = []
         if begun is None:
-            self._refuse_existing()
-            self._discard()
-            self.journal.begin(job | {"plan": self._tiling})
+            self.delivery.begin(job | {"plan": self._tiling})
         else:
             told, steps = begun
             self.plan = replace(self.plan, **told["plan"])
-        try:
+        with self.delivery.growing():
             if COMPLETE not in steps:
-                yield from self._tiles(len(steps), say)
-                seconds = round(time.monotonic() - started, 2)
-                told = finite(asdict(self._report(job, seconds)))
-                beside(self.report_path).write_text(json.dumps(told, indent=2))
-                self.journal.note(COMPLETE)
-        except Exception:  # an interrupt is none of these: what is done stays for --resume
-            self._discard()
-            self.journal.end()
-            raise
-        self._commit()  # where this fails, no pixel is lost: --resume begins here
+                numbers = yield from self._tiles(len(steps), say)
+                self.delivery.complete(self._report(job, numbers, time.monotonic() - started))
+        self.report = self.delivery.commit(self.source.path.name)
 
     @property
     def _tiling(self) -> dict[str, int]:
@@ -159,11 +136,9 @@ class Job:
 
     def _begun(self, job: dict[str, Any], say: Callable[[str], None]) -> tuple[dict[str, Any], list[str]] | None:
         """What a broken-off run has done that this one can go on with."""
-        begun = self.journal.resume(job)
+        begun = self.delivery.begun(job)
         if begun is None or COMPLETE in begun[1]:
             return begun
-        if not all(output.parts[0].exists() for output, _ in self.outputs.values()):  # the pixels come first
-            return None
         asked = self.settings.tile is not None or self.settings.memory is not None
         if asked and begun[0]["plan"] != self._tiling:
             say("The broken-off run had other tiles: starting again.")
@@ -175,11 +150,11 @@ class Job:
         tile = self.plan.tiles[len(self.plan.tiles) // 2].padded
         part = Window(tile.row, tile.column, min(tile.rows, 64), min(tile.columns, 64))
         seen = [self.usable[i] for i in self.plan.spans[0].padded]
-        pixels = self.source.read(part, slice(seen[0], seen[-1] + 1))[[band - seen[0] for band in seen]]
-        unit, _ = self.radiometry.prepare(pixels, seen)
+        unit, _ = self.radiometry.prepare(self.source.read(part, seen), seen)
+        cubes = self.delivery.cubes
         return Forecast(
-            outputs={name: str(output.path) for name, (output, _) in self.outputs.items()},
-            bytes_on_disk=sum(meta.nbytes for _, meta in self.outputs.values()),
+            outputs={name: str(output.path) for name, (output, _) in cubes.items()},
+            bytes_on_disk=sum(meta.nbytes for _, meta in cubes.values()),
             bytes_of_memory=self.posterior.bytes_for(self.plan),
             tiles=len(self.plan.tiles) * len(self.plan.spans),
             tile=self.plan.tile,
@@ -187,66 +162,30 @@ class Job:
             seconds=self.posterior.seconds_per_voxel(unit) * self.plan.voxels * len(self.posterior),
         )
 
-    def _tiles(self, first: int, say: Callable[[str], None]) -> Iterator[tuple[int, int]]:
-        cubes = {name: output.create(meta) for name, (output, meta) in self.outputs.items()}
+    def _tiles(
+        self, first: int, say: Callable[[str], None]
+    ) -> Generator[tuple[int, int], None, dict[str, dict[str, Any]]]:
+        """Write every tile from number `first` on; in the end, what the maps show in numbers."""
+        cubes = self.delivery.create()
         layers = [Layer(MEAN, cubes["mean"])] if "mean" in cubes else []
         layers += [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in self.maps.summaries]
         total = len(self.plan.tiles)
         yield first, total
         road = self.source, self.posterior, self.plan, self.radiometry, self.usable
-        work = super_resolve(*road, layers, first, say, self.maps.question)
+        work = super_resolve(*road, layers, first, say, self.maps.question, self.constant)
         for count, _ in enumerate(work, start=first + 1):
-            self.journal.note(f"tile {count}")
+            self.delivery.journal.note(f"tile {count}")
             yield count, total
-        self.numbers = self.maps.numbers(cubes, self.radiometry)
+        numbers = self.maps.numbers(cubes, self.radiometry)
         for cube in cubes.values():
             cube.close()
+        return numbers
 
-    def _commit(self) -> None:
-        for output, _ in self.outputs.values():
-            output.commit()
-        if beside(self.report_path).exists():
-            rename(beside(self.report_path), self.report_path)
-        report = Report.read(self.report_path)
-        assert report is not None
-        self._show(report)
-        self.report = report
-        self.journal.end()
-
-    def _show(self, report: Report, missing: bool = False) -> None:
-        """Make the pictures and the page from the cubes; `missing`: only what is not there."""
-        if self.settings.quicklook:
-            for picture, path in self.pictures.items():
-                if missing and picture.exists():
-                    continue
-                with open_cube(path) as cube:
-                    write_beside(picture, png(quicklook(cube)), overwrite=True)
-        if self.page and not (missing and all(path.exists() for path in self.page.values())):
-            written = {name: output.path for name, (output, _) in self.outputs.items()}
-            write_page(self.source.path.name, written, report, **self.page)
-
-    def _discard(self) -> None:
-        for output, _ in self.outputs.values():
-            output.discard()
-        remove(beside(self.report_path))
-
-    def _refuse_source(self) -> None:
-        """No option makes a scene replace itself: it would be lost."""
-        finals = [final for output, _ in self.outputs.values() for final in output.finals]
-        for final in finals:
-            if any(final.exists() and final.samefile(file) for file in self.source.files):
-                raise OutputError(f"{final} is the scene itself. Give the output another name.")
-
-    def _refuse_existing(self) -> None:
-        cubes = [final for output, _ in self.outputs.values() for final in output.finals]
-        pictures = self.pictures if self.settings.quicklook else ()
-        refuse_existing((*cubes, *pictures, *self.page.values(), self.report_path), self.settings.overwrite)
-
-    def _outputs(self, path: Path) -> Iterator[tuple[str, tuple[Output, CubeMeta]]]:
-        """Each file to be written by the name of its map, with what it says of itself."""
+    def _cubes(self, path: Path, *, also_mean: bool) -> Iterator[tuple[str, tuple[Output, CubeMeta]]]:
+        """Each cube to be written by the name of its map, with what it says of itself."""
         chosen = output_format(path)
         fine = replace(self.source.meta.upscaled(self.posterior.network.scale), notes=())
-        if self.settings.cube or (self.settings.page and self.maps.names):
+        if self.settings.cube or also_mean:
             dtype = np.dtype(self.settings.dtype) if self.settings.dtype else fine.dtype
             named = path if self.settings.cube else path.with_name(f"{path.stem}_mean{path.suffix}")
             yield "mean", (Output(named, chosen), replace(fine, dtype=dtype))
@@ -267,7 +206,7 @@ class Job:
             "radiometry": asdict(self.radiometry) | {"floor": str(self.radiometry.floor)},
             "bands": bands,
             "dtype": settings.dtype,
-            "outputs": sorted(self.outputs),
+            "outputs": sorted(self.delivery.cubes),
             "uncertainty": self.maps.facts() if self.maps.names else None,
             "versions": versions("pdenet", "torch", "numpy"),
         }
@@ -278,25 +217,25 @@ class Job:
         """What a user should know: what was guessed in the file, and what keeps intervals from holding."""
         return (*self.source.meta.notes, *filter(None, [self.maps.misfit()]))
 
-    def _report(self, job: dict[str, Any], seconds: float) -> Report:
+    def _report(self, job: dict[str, Any], numbers: dict[str, dict[str, Any]], seconds: float) -> Report:
         meta = self.source.meta
         return Report(
             job=job,
-            outputs={name: str(output.path) for name, (output, _) in self.outputs.items()}
-            | {kind: str(path) for kind, path in self.page.items()},
+            outputs=self.delivery.names,
             scene={
                 "bands": meta.bands,
                 "rows": meta.rows,
                 "columns": meta.columns,
-                "unusable_bands": meta.bands - len(self.usable),
+                "unusable_bands": meta.bands - len(self.usable) - len(self.constant),
+                "constant_bands": len(self.constant),
                 "nodata_share": self.survey.nodata_share,
                 "tile": self.plan.tile,
                 "bands_at_once": self.plan.depth,
                 "device": str(self.posterior.device),
             },
-            seconds=seconds,
+            seconds=round(seconds, 2),
             notes=self._notes(),
-            maps=self.numbers,
+            maps=numbers,
         )
 
 

@@ -1,0 +1,148 @@
+"""The files of one run: refused before any work, grown out of sight, and given their names when all are whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.errors import OutputError
+from pdenet_cli.formats import open_cube
+from pdenet_cli.formats.output import Output, beside, refuse_existing, remove, rename, write_beside
+from pdenet_cli.picture import png, quicklook
+from pdenet_cli.report import Report, finite
+from pdenet_cli.tools.journal import Journal
+from pdenet_cli.tools.page import write_page
+
+COMPLETE = "complete"
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What a run makes of one scene: cubes and a report, and if wished pictures and a page that show them."""
+
+    path: Path  # all is named after it
+    cubes: Mapping[str, tuple[Output, CubeMeta]]  # by the name of what they show
+    overwrite: bool = False
+    quicklook: bool = False  # a picture of every cube
+    page: bool = False
+
+    @property
+    def report(self) -> Path:
+        return self._named("{}.report.json")
+
+    @property
+    def journal(self) -> Journal:
+        return Journal(self.path.with_name(f".{self.path.name}.journal"))
+
+    @property
+    def pages(self) -> dict[str, Path]:
+        """The page and its picture, if they are wished for."""
+        kinds = {"page": "html", "picture": "png"} if self.page else {}
+        return {kind: self._named("{}_uncertainty." + suffix) for kind, suffix in kinds.items()}
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Where everything will be, by the name of what it shows."""
+        return {name: str(path) for name, path in (self._paths | self.pages).items()}
+
+    def refuse(self, sources: Sequence[Path]) -> None:
+        """No option makes a scene replace itself: it would be lost."""
+        for final in self._finals:
+            if any(final.exists() and final.samefile(source) for source in sources):
+                raise OutputError(f"{final} is the scene itself. Give the output another name.")
+
+    def refuse_existing(self) -> None:
+        """Stop where something would be replaced without having been told to."""
+        shown = (*(self._pictures if self.quicklook else ()), *self.pages.values())
+        refuse_existing((*self._finals, *shown, self.report), self.overwrite)
+
+    def made(self, job: dict[str, Any]) -> Report | None:
+        """The report of an earlier run that made these very cubes, if they are all still there."""
+        report = Report.read(self.report)
+        if report is None or report.job != job or self.journal.path.exists():
+            return None
+        names = {name: Path(path).name for name, path in report.outputs.items()}
+        same = all(names.get(name) == path.name for name, path in self._paths.items())
+        return report if same and all(final.exists() for final in self._finals) else None
+
+    def begin(self, job: dict[str, Any]) -> None:
+        """Start anew; what an earlier run left half done is gone."""
+        self.refuse_existing()
+        self._discard()
+        self.journal.begin(job)
+
+    def begun(self, job: dict[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
+        """The job as a broken-off run began it and the steps it did, if its pixels are there to go on with."""
+        begun = self.journal.resume(job)
+        if begun is None or COMPLETE in begun[1]:
+            return begun
+        # The first file of a cube is that of its pixels.
+        return begun if all(output.parts[0].exists() for output, _ in self.cubes.values()) else None
+
+    def create(self) -> dict[str, Cube]:
+        """Every cube, ready to be written by windows; pixels of a broken-off run are still in it."""
+        return {name: output.create(meta) for name, (output, meta) in self.cubes.items()}
+
+    @contextmanager
+    def growing(self) -> Iterator[None]:
+        """Leave nothing behind if the work fails. An interrupt is no failure: what is done stays to go on with."""
+        try:
+            yield
+        except Exception:
+            self._discard()
+            self.journal.end()
+            raise
+
+    def complete(self, report: Report) -> None:
+        """Every pixel is written."""
+        beside(self.report).write_text(json.dumps(finite(asdict(report)), indent=2))
+        self.journal.note(COMPLETE)
+
+    def commit(self, scene: str) -> Report:
+        """Give all files their names; where this fails no pixel is lost, and another run can begin here."""
+        for output, _ in self.cubes.values():
+            output.commit()
+        if beside(self.report).exists():
+            rename(beside(self.report), self.report)
+        report = Report.read(self.report)
+        assert report is not None
+        self.show(scene, report)
+        self.journal.end()
+        return report
+
+    def show(self, scene: str, report: Report, *, missing: bool = False) -> None:
+        """Make the pictures and the page from the cubes; `missing`: only those that are not there."""
+        if self.quicklook:
+            for picture, path in self._pictures.items():
+                if missing and picture.exists():
+                    continue
+                with open_cube(path) as cube:
+                    write_beside(picture, png(quicklook(cube)), overwrite=True)
+        if self.page and not (missing and all(path.exists() for path in self.pages.values())):
+            write_page(scene, self._paths, report, **self.pages)
+
+    @property
+    def _paths(self) -> dict[str, Path]:
+        return {name: output.path for name, (output, _) in self.cubes.items()}
+
+    @property
+    def _finals(self) -> tuple[Path, ...]:
+        return tuple(final for output, _ in self.cubes.values() for final in output.finals)
+
+    @property
+    def _pictures(self) -> dict[Path, Path]:
+        """Each picture, and the cube that it shows."""
+        return {path.with_suffix(".png"): path for path in self._paths.values()}
+
+    def _named(self, form: str) -> Path:
+        return self.path.with_name(form.format(self.path.stem))
+
+    def _discard(self) -> None:
+        for output, _ in self.cubes.values():
+            output.discard()
+        remove(beside(self.report))
