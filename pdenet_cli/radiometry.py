@@ -68,24 +68,28 @@ class Survey:
         blocks = list(meta.window.blocks(side, meta.columns))
         every = max(1, math.ceil(meta.bands * meta.rows * meta.columns / at_most))
         chosen = blocks[every // 2 :: every]
+        rest = [block for i, block in enumerate(blocks) if i < every // 2 or (i - every // 2) % every]
         minimum, maximum, seen, nothing = math.inf, -math.inf, 0, 0
-        found, picked = _Bands(meta.bands), []
-        for block in chosen:
-            pixels = cube.read(block)
+        found, run = _Bands(meta.bands), slice(0, meta.bands)
+        picked: list[Pixels] = []
+        for number, block in enumerate((*chosen, *rest)):
+            # What the chosen blocks have not may be in another.
+            checking = number >= len(chosen) and bool(picked)
+            if checking:
+                doubtful = np.flatnonzero(~found.vary)
+                if not doubtful.size:
+                    break
+                run = slice(int(doubtful[0]), int(doubtful[-1]) + 1)
+            pixels = cube.read(block, run)
             there = valid(pixels, meta.nodata)
-            found.add(slice(None), pixels, there)
+            found.add(run, pixels, there)
+            if checking:
+                continue
             numbers = pixels[there]
             seen, nothing = seen + pixels.size, nothing + pixels.size - numbers.size
             if numbers.size:
                 minimum, maximum = min(minimum, float(numbers.min())), max(maximum, float(numbers.max()))
                 picked.append(numbers[:: max(1, numbers.size * len(chosen) // PERCENTILE_VALUES)])
-        for block in blocks:  # what the chosen blocks have not may be in another
-            doubtful = np.flatnonzero(~found.vary)
-            if len(chosen) == len(blocks) or not doubtful.size:
-                break
-            run = slice(int(doubtful[0]), int(doubtful[-1]) + 1)
-            pixels = cube.read(block, run)
-            found.add(run, pixels, valid(pixels, meta.nodata))
         if not picked:
             raise FormatError(f"{cube.path}: no valid number in the cube; every pixel is nodata.")
         return cls(
@@ -131,9 +135,8 @@ class _Bands:
         """Take a block of some neighbouring bands into account."""
         self.sums[run] += np.where(there, pixels, 0).sum((1, 2), dtype=np.float64)
         self.counts[run] += there.sum((1, 2))
-        start = run.start or 0
-        for band in start + np.flatnonzero(~self.vary[run]):
-            numbers = pixels[band - start][there[band - start]]
+        for band in run.start + np.flatnonzero(~self.vary[run]):
+            numbers = pixels[band - run.start][there[band - run.start]]
             if numbers.size:
                 first = self.first.setdefault(int(band), numbers[0])
                 self.vary[band] = (numbers != first).any()

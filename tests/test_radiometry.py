@@ -215,3 +215,15 @@ def test_a_band_with_one_number_throughout_is_usable_but_does_not_vary(tmp_path,
             assert found.varying_bands(meta) == (0, 3)
         flat = cube.with_bands(slice(1, 3))
         assert Survey.of(flat).varying_bands(flat.meta) == (0, 1)  # better than no image at all
+
+
+def test_a_scene_whose_numbers_the_first_look_missed_is_not_called_empty(tmp_path, monkeypatch):
+    monkeypatch.setattr("pdenet_cli.radiometry.BLOCK_VALUES", 100)
+    pixels = np.full((2, 80, 20), -1, "i2")
+    pixels[:, 0] = np.arange(20)
+    meta = CubeMeta(2, 80, 20, pixels.dtype, nodata=-1)
+    with create_cube(tmp_path / "a.hdr", meta) as cube:
+        cube.write(meta.window, pixels)
+        found = Survey.of(cube, at_most=400)
+    assert (found.minimum, found.maximum, found.means) == (0, 19, (9.5, 9.5))
+    assert found.constant == (False, False)
