@@ -45,6 +45,7 @@ class ModelSpec:
     degradation: Mapping[str, Any]  # how its low-resolution cubes were made
     version: str  # of pdenet
     data: tuple[Mapping[str, Any], ...] = ()  # name, sha256 of the numbers, shape, dtype of each cube
+    began_with: Mapping[str, Any] = field(default_factory=dict)  # what it started from, with its history
     recipe: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     steps: int = 0
@@ -62,10 +63,16 @@ class ModelSpec:
         """The spec that `to_dict` gave; what a later version added is left out."""
         known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
         spec = cls(**known | {"data": tuple(known.get("data", ()))})
-        mappings = (spec.config, spec.degradation, spec.recipe, spec.scores, spec.extra)
+        mappings = (spec.config, spec.degradation, spec.began_with, spec.recipe, spec.scores, spec.extra)
         if not isinstance(spec.scale, int) or not all(isinstance(m, dict) for m in mappings):
             raise TypeError("scale must be a whole number; config, degradation, scores ... must be objects")
         return spec
+
+    def history(self) -> dict[str, Any]:
+        """How it was trained, and what it began with: for the models that begin with it."""
+        return {
+            name: getattr(self, name) for name in ("scale", "recipe", "seed", "steps", "minutes", "began_with")
+        }
 
     @property
     def gain(self) -> float | None:

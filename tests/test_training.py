@@ -290,6 +290,20 @@ def test_other_scales_networks_and_recipes_run(cubes, tmp_path, changes):
     assert math.isfinite(trained.spec.gain)
 
 
+def test_a_model_knows_what_it_began_with(pdenet, cubes, tmp_path):
+    first = train(plan(cubes, network="template", steps=3), tmp_path / "first.safetensors").files.model
+    second = train(plan(cubes, init=str(first), steps=2, seed=7), tmp_path / "second.safetensors").files.model
+    third = train(plan(cubes, init=str(second), steps=1), tmp_path / "third.safetensors").files.model
+    told = load_model(third).spec.began_with
+    assert (told["name"], told["sha256"]) == ("second", load_model(second).sha256)
+    assert (told["steps"], told["seed"]) == (load_model(second).spec.steps, 7)
+    assert told["began_with"]["sha256"] == load_model(first).sha256
+    assert told["began_with"]["began_with"] == {}
+    shown = " ".join(pdenet("models", "show", third).stdout.split())
+    assert "began with second, x4" in shown
+    assert "began with first, x4" in shown
+
+
 def test_a_blurred_and_noisy_sensor_is_trained_for(cubes, tmp_path):
     sensor = Degradation(4, "gaussian", 1.2, 0.01)
     trained = train(replace(plan(cubes), degradation=sensor), tmp_path / "m.safetensors")

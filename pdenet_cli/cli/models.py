@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -83,6 +85,7 @@ def _lines(spec: Any) -> list[tuple[str, str]]:
         ("degradation", listed(spec.degradation)),
         ("recipe", listed(spec.recipe)),
         ("trained", f"{spec.steps:,} steps, {spec.minutes:g} minutes, seed {spec.seed}"),
+        *(("began with", text) for text in _ancestors(spec.began_with)),
         ("data", ", ".join(cube["name"] for cube in spec.data)),
     ]
     if spec.gain is not None:
@@ -91,6 +94,14 @@ def _lines(spec: Any) -> list[tuple[str, str]]:
         rows.append(("score", f"{spec.scores['psnr']:.2f} dB, {spec.gain:+.2f} over bicubic ({how})"))
     rows.append(("intervals", _intervals(spec)))
     return [*rows, ("licence", spec.licence), ("pdenet", spec.version)]
+
+
+def _ancestors(model: Any) -> Iterator[str]:
+    """The model that a run began with, the one that that began with, and so on."""
+    while isinstance(model, dict) and model:
+        trained = "{steps} steps, {minutes} minutes, seed {seed}"
+        yield ("{name}, x{scale}: " + trained).format_map(defaultdict(lambda: "?", model))
+        model = model.get("began_with")
 
 
 def _intervals(spec: Any) -> str:

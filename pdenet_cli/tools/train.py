@@ -187,10 +187,18 @@ def _spec(plan: Plan, trainer: Trainer, scenes: Sequence[Scene]) -> ModelSpec:
         degradation=plan.degradation.to_dict(),
         version=__version__,
         data=tuple(scene.facts for scene in scenes),
+        began_with=_beginning(plan),
         recipe=trainer.recipe.to_dict(),
         seed=plan.seed,
         licence=plan.licence,
     )
+
+
+def _beginning(plan: Plan) -> dict[str, Any]:
+    if plan.init is None:
+        return {}
+    model = load_model(plan.init)
+    return {"name": model.name, "sha256": model.sha256} | model.spec.history()
 
 
 def _summary(scenes: Sequence[Scene], patches: Patches, parts: Sequence[Part]) -> str:
