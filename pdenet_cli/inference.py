@@ -21,7 +21,7 @@ from pdenet_cli.errors import ResourceError
 from pdenet_cli.formats.limits import free_memory
 from pdenet_cli.models import Model
 from pdenet_cli.networks.runtime import tune_process
-from pdenet_cli.radiometry import Radiometry
+from pdenet_cli.radiometry import Radiometry, valid
 from pdenet_cli.summaries import (
     USUAL,
     Evidence,
@@ -160,7 +160,7 @@ def super_resolve(
                     (span, *gather(source, posterior, piece, span, radiometry, usable, around))
                     for span in plan.spans
                 )
-                keep = partial(_kept, source, len(posterior), piece, radiometry)
+                keep = partial(_kept, source, piece, radiometry)
                 _write_tile(piece, gathered, keep, radiometry, usable, constant, layers, question)
             except (MemoryError, RuntimeError) as error:
                 if not _out_of_memory(error):
@@ -204,26 +204,21 @@ def gather(
     return Evidence(samples, low, detail, tile.scale, unexplained, radiometry.units(seen[span.crop])), fine
 
 
-def _kept(
-    source: Cube, samples: int, tile: Tile, radiometry: Radiometry, bands: Sequence[int]
-) -> Iterator[tuple[int, Evidence, NDArray[np.bool_]]]:
-    """Bands with one number throughout, as if each of `samples` had made it: nobody doubts it."""
-    if not bands:
-        return
-    unit, there = radiometry.prepare(source.read(tile.core, bands), bands)
-    shape = (1, tile.target.rows, tile.target.columns)
-    for i, band in enumerate(bands):
-        low = unit[i : i + 1]
-        fine = np.broadcast_to(repeated(low, tile.scale), (samples, *shape))
-        smooth = np.broadcast_to(np.float32(0), shape)
-        evidence = Evidence(fine, low, smooth, tile.scale, np.zeros_like(low), radiometry.units([band]))
-        yield band, evidence, repeated(there[i : i + 1], tile.scale)
+def _kept(source: Cube, tile: Tile, radiometry: Radiometry, bands: Sequence[int], layer: Layer) -> NDArray[Any]:
+    """What a layer shows of bands that hold one number throughout: the number itself, and no doubt about it."""
+    assert layer.cube is not None
+    pixels = repeated(source.read(tile.core, bands), tile.scale)
+    there = valid(pixels, radiometry.nodata)
+    meta = layer.cube.meta
+    if layer.summary.unit != "value":
+        return np.where(there, np.float32(0), np.float32(np.nan))
+    return replace(radiometry, nodata=meta.nodata).kept(pixels, there, meta.dtype.newbyteorder("="))
 
 
 def _write_tile(
     tile: Tile,
     gathered: Iterable[tuple[Span, Evidence, NDArray[np.bool_]]],
-    keep: Callable[[Sequence[int]], Iterator[tuple[int, Evidence, NDArray[np.bool_]]]],
+    keep: Callable[[Sequence[int], Layer], NDArray[Any]],
     radiometry: Radiometry,
     usable: Sequence[int],
     constant: Sequence[int],
@@ -244,8 +239,8 @@ def _write_tile(
                 nothing = replace(radiometry, nodata=layer.cube.meta.nodata).nothing(layer.cube.meta.dtype)
                 out = np.full((len(own), *values.shape[1:]), nothing, layer.cube.meta.dtype)
                 out[[band - own.start for band in bands]] = values
-                for band, same, known in keep([band for band in constant if band in own]):
-                    out[band - own.start] = _in_file_numbers(layer, same, known, radiometry, [band], question)[0]
+                if same := [band for band in constant if band in own]:
+                    out[[band - own.start for band in same]] = keep(same, layer)
                 layer.cube.write(tile.target, out, slice(own.start, own.stop))
     for i, layer in enumerate(layers):
         if layer.merged is not None:

@@ -48,7 +48,11 @@ def valid(pixels: Pixels, nodata: float | None) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a look over the numbers of a scene found; all of it speaks of valid numbers only."""
+    """What a look over the numbers of a scene found; all of it speaks of valid numbers only.
+
+    The smallest, the largest and the percentile are those of the bands that show something: what stands in a
+    band that is marked bad or holds one number throughout says nothing of the others.
+    """
 
     minimum: float
     maximum: float
@@ -56,7 +60,7 @@ class Survey:
     means: tuple[float, ...]  # per band, NaN for a band with no valid number
     nodata_share: float
     looked_at: float  # the share of the scene that was read
-    constant: tuple[bool, ...] = ()  # per band: it holds one number throughout; empty: none does
+    constant: tuple[float | None, ...] = ()  # per band: the one number that it holds throughout; empty: none does
 
     @classmethod
     def of(cls, cube: Cube, at_most: int = SURVEY_VALUES) -> Survey:
@@ -69,41 +73,46 @@ class Survey:
         every = max(1, math.ceil(meta.bands * meta.rows * meta.columns / at_most))
         chosen = blocks[every // 2 :: every]
         rest = [block for i, block in enumerate(blocks) if i < every // 2 or (i - every // 2) % every]
-        minimum, maximum, seen, nothing = math.inf, -math.inf, 0, 0
-        found, run = _Bands(meta.bands), slice(0, meta.bands)
-        picked: list[Pixels] = []
+        seen = nothing = 0
+        found = _Bands(meta.bands)
+        picked: list[tuple[NDArray[np.intp], Pixels]] = []  # some numbers, and of which bands
         for number, block in enumerate((*chosen, *rest)):
             # What the chosen blocks have not may be in another.
             checking = number >= len(chosen) and bool(picked)
-            if checking:
-                doubtful = np.flatnonzero(~found.vary)
-                if not doubtful.size:
-                    break
-                run = slice(int(doubtful[0]), int(doubtful[-1]) + 1)
+            doubtful = np.flatnonzero(~found.vary)
+            if checking and not doubtful.size:
+                break
+            run = slice(int(doubtful[0]), int(doubtful[-1]) + 1) if checking else slice(0, meta.bands)
             pixels = cube.read(block, run)
             there = valid(pixels, meta.nodata)
-            found.add(run, pixels, there)
+            found.add(run.start, pixels, there)
             if checking:
                 continue
             numbers = pixels[there]
             seen, nothing = seen + pixels.size, nothing + pixels.size - numbers.size
             if numbers.size:
-                minimum, maximum = min(minimum, float(numbers.min())), max(maximum, float(numbers.max()))
-                picked.append(numbers[:: max(1, numbers.size * len(chosen) // PERCENTILE_VALUES)])
+                step = max(1, numbers.size * len(chosen) // PERCENTILE_VALUES)
+                bands = np.repeat(np.arange(meta.bands), there.sum((1, 2)))
+                picked.append((bands[::step], numbers[::step]))
         if not picked:
             raise FormatError(f"{cube.path}: no valid number in the cube; every pixel is nodata.")
+        shown = found.telling(meta)
+        sampled = np.concatenate([numbers[shown[bands]] for bands, numbers in picked]).astype(np.float64)
         return cls(
-            minimum=minimum,
-            maximum=maximum,
-            top=float(np.percentile(np.concatenate(picked).astype(np.float64), 99.9)),
+            minimum=float(found.lows[shown].min()),
+            maximum=float(found.highs[shown].max()),
+            top=float(np.percentile(sampled, 99.9) if sampled.size else found.highs[shown].max()),
             means=tuple(found.means.tolist()),
             nodata_share=nothing / seen,
             looked_at=seen / (meta.bands * meta.rows * meta.columns),
-            constant=tuple((~found.vary & (found.counts > 0)).tolist()),
+            constant=tuple(
+                low if n and low == high else None
+                for low, high, n in zip(found.lows.tolist(), found.highs.tolist(), found.counts, strict=True)
+            ),
         )
 
     def usable_bands(self, meta: CubeMeta) -> tuple[int, ...]:
-        """The bands worth giving to a network: not marked bad, and with at least one valid number."""
+        """The bands that show something or might: not marked bad, and with at least one valid number."""
         good = meta.good_bands or (True,) * meta.bands
         return tuple(b for b in range(meta.bands) if good[b] and not math.isnan(self.means[b]))
 
@@ -114,7 +123,11 @@ class Survey:
         shine through.
         """
         usable = self.usable_bands(meta)
-        return tuple(b for b in usable if not (self.constant and self.constant[b])) or usable
+        return tuple(b for b in usable if not self.constant or self.constant[b] is None) or usable
+
+    def bands_for(self, meta: CubeMeta, count: int | None) -> tuple[int, ...]:
+        """The bands that a network sees which takes so many, None for any number: then only those that vary."""
+        return self.varying_bands(meta) if count is None else self.usable_bands(meta)
 
 
 class _Bands:
@@ -122,8 +135,7 @@ class _Bands:
 
     def __init__(self, bands: int) -> None:
         self.sums, self.counts = np.zeros(bands), np.zeros(bands, np.int64)
-        self.vary = np.zeros(bands, np.bool_)  # has two different numbers
-        self.first: dict[int, Any] = {}  # number of a band
+        self.lows, self.highs = np.full(bands, np.inf), np.full(bands, -np.inf)
 
     @property
     def means(self) -> NDArray[np.float64]:
@@ -131,15 +143,26 @@ class _Bands:
         with np.errstate(invalid="ignore"):
             return self.sums / self.counts
 
-    def add(self, run: slice, pixels: Pixels, there: NDArray[np.bool_]) -> None:
-        """Take a block of some neighbouring bands into account."""
-        self.sums[run] += np.where(there, pixels, 0).sum((1, 2), dtype=np.float64)
-        self.counts[run] += there.sum((1, 2))
-        for band in run.start + np.flatnonzero(~self.vary[run]):
-            numbers = pixels[band - run.start][there[band - run.start]]
+    @property
+    def vary(self) -> NDArray[np.bool_]:
+        """Which bands have two different numbers."""
+        return self.highs > self.lows
+
+    def add(self, first: int, pixels: Pixels, there: NDArray[np.bool_]) -> None:
+        """Take a block of neighbouring bands, from the `first` on, into account."""
+        for band, (plane, known) in enumerate(zip(pixels, there, strict=True), start=first):
+            numbers = plane[known]
             if numbers.size:
-                first = self.first.setdefault(int(band), numbers[0])
-                self.vary[band] = (numbers != first).any()
+                self.sums[band] += numbers.sum(dtype=np.float64)
+                self.counts[band] += numbers.size
+                self.lows[band] = min(self.lows[band], float(numbers.min()))
+                self.highs[band] = max(self.highs[band], float(numbers.max()))
+
+    def telling(self, meta: CubeMeta) -> NDArray[np.bool_]:
+        """The bands whose numbers say how bright the scene is: good ones that vary, else what there is."""
+        there = self.counts > 0
+        good = there & np.array(meta.good_bands or (True,) * meta.bands)
+        return next(bands for bands in (good & self.vary, good, there) if bands.any())
 
 
 @dataclass(frozen=True)
@@ -187,7 +210,16 @@ class Radiometry:
     def from_unit(self, unit: Pixels, dtype: np.dtype[Any], bands: Bands = ALL) -> Pixels:
         """The network's 0..1 as file numbers of `dtype`, rounded and kept inside what it can hold."""
         numbers = (np.asarray(unit, np.float64) - _per_band(self.offset, bands)) / _per_band(self.gain, bands)
-        numbers = np.maximum(numbers, self.floor)
+        return self._written(np.maximum(numbers, self.floor), dtype)
+
+    def kept(self, pixels: Pixels, there: NDArray[np.bool_], dtype: np.dtype[Any]) -> Pixels:
+        """File numbers as they are, in another type, and nodata where `there` is False."""
+        numbers = self._written(np.where(there, pixels, 0).astype(np.float64), dtype)
+        numbers[~there] = self.nothing(dtype)
+        return numbers
+
+    def _written(self, numbers: NDArray[np.float64], dtype: np.dtype[Any]) -> Pixels:
+        """Numbers rounded and kept inside what `dtype` can hold, none of them nodata."""
         if dtype.kind in "ui":
             numbers = np.rint(numbers)
         limits = np.iinfo(dtype) if dtype.kind in "ui" else np.finfo(dtype)
@@ -265,19 +297,29 @@ def _per_band(values: Sequence[float], bands: Bands) -> NDArray[np.float64]:
 
 def refuse_narrow(dtype: np.dtype[Any], meta: CubeMeta, survey: Survey) -> None:
     """Stop where a user's `dtype` cannot hold what a scene's numbers say."""
-    if dtype.kind not in "ui":
-        return
-    limits = np.iinfo(dtype)
-    low, high = survey.minimum, survey.maximum
-    if low < limits.min or high > limits.max:
-        held = f"holds {limits.min:,} to {limits.max:,}"
+    alone = [survey.constant[b] for b in survey.usable_bands(meta)] if survey.constant else []
+    numbers = [survey.minimum, survey.maximum, *(number for number in alone if number is not None)]
+    low, high = min(numbers), max(numbers)
+    least, most = _limits(dtype)
+    if low < least or high > most:
+        held = f"holds {least:,} to {most:,}" if dtype.kind in "ui" else f"holds {least:g} to {most:g}"
         raise UsageError(f"--dtype {dtype.name} {held}, and the scene's numbers are {low:g} to {high:g}.")
-    if meta.dtype.kind == "f" and high - low < LEAST_STEPS:
+    whole = dtype.kind in "ui"
+    if whole and meta.dtype.kind == "f" and high - low < LEAST_STEPS:
         raise UsageError(f"--dtype {dtype.name} would round the scene's numbers, {low:g} to {high:g}, away.")
     if meta.nodata is not None and not math.isnan(meta.nodata) and not _fits(meta.nodata, dtype):
         raise UsageError(f"--dtype {dtype.name} cannot hold the scene's nodata value, {meta.nodata:g}.")
+    if whole and survey.nodata_share and (meta.nodata is None or math.isnan(meta.nodata)):
+        raise UsageError(f"--dtype {dtype.name} has no NaN, which is what stands in the scene's holes.")
 
 
 def _fits(value: float, dtype: np.dtype[Any]) -> bool:
-    limits = np.iinfo(dtype)
-    return float(value).is_integer() and limits.min <= value <= limits.max
+    least, most = _limits(dtype)
+    return least <= value <= most and (dtype.kind == "f" or float(value).is_integer())
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """The smallest and the largest number that a type holds."""
+    if dtype.kind in "ui":
+        return np.iinfo(dtype).min, np.iinfo(dtype).max
+    return float(np.finfo(dtype).min), float(np.finfo(dtype).max)

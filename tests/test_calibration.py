@@ -331,6 +331,22 @@ def test_a_scene_in_tiles_calibrates_as_the_whole(scenes, models, tmp_path):
     np.testing.assert_allclose(tiled.factors, whole.factors, rtol=0.02)  # two bins
 
 
+def test_bands_of_zeros_do_not_narrow_the_intervals_of_flat_places(scenes, models, tmp_path):
+    dead = []
+    for path in scenes:
+        with open_cube(path) as cube:
+            pixels = cube.read()
+        pixels = np.concatenate((pixels, np.zeros_like(pixels)))
+        dead.append(tmp_path / path.name)
+        with create_cube(dead[-1], CubeMeta(*pixels.shape, pixels.dtype)) as cube:
+            cube.write(cube.meta.window, pixels)
+    alive, with_dead = (
+        calibrate(str(models["pdenet"]), paths, tmp_path / name, Settings(), samples=3).calibration
+        for paths, name in ((scenes, "alive.safetensors"), (dead, "dead.safetensors"))
+    )
+    assert with_dead.factors == alive.factors
+
+
 def test_a_scene_that_the_model_was_trained_on_is_named(scenes, models, tmp_path):
     model = load_model(models["pdenet"])
     with open_cube(scenes[0]) as cube:

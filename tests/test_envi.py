@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pdenet_cli import CubeMeta, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats.envi_header import DTYPES
+from pdenet_cli.georeference import Georeference, GroundPoint
 
 PIXELS = np.arange(2 * 3 * 4, dtype="<u2").reshape(2, 3, 4)
 FIELDS = {
@@ -102,9 +103,12 @@ MAP = "{UTM, 1, 1, 500000, 4649000, 30, 30, 16, North, WGS-84, units=Meters}"
         MAP,
         MAP.replace("1, 1,", "2.5, 3.5,", 1),
         MAP.replace("units=Meters", "units=Meters, rotation=30"),
+        MAP.replace("30, 30, 16", "30, 20, 16").replace("units=Meters", "units=Meters, rotation=-75.5"),
+        MAP.replace("units=Meters", "units=Meters, rotation=180"),
+        MAP.replace("30, 30, 16", "30, -20, 16"),
         "{Geographic Lat/Lon, 1, 1, -44.84, -22.93, 0.003432, 0.003432, WGS-84, units=Degrees}",
     ],
-    ids=["utm", "tie point inside", "rotated", "geographic"],
+    ids=["utm", "tie point inside", "rotated", "rotated oblong", "upside down", "negative height", "geographic"],
 )
 def test_a_georeference_is_gdals_before_and_after_upscaling(tmp_path, map_info):
     header = write(tmp_path, {"map info": map_info})
@@ -117,6 +121,122 @@ def test_a_georeference_is_gdals_before_and_after_upscaling(tmp_path, map_info):
         for corner in ((0, 0), (coarse.width, 0), (0, coarse.height), (coarse.width, coarse.height)):
             there = np.array(coarse.transform @ corner)
             np.testing.assert_allclose(fine.transform @ (4 * corner[0], 4 * corner[1]), there, atol=1e-6 * pixel)
+
+
+def placed(**where):
+    return CubeMeta(1, 3, 4, np.dtype("<u2"), georeference=Georeference(**where))
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-15])
+def test_a_grid_whose_rows_go_north_lies_where_it_lay(tmp_path, noise):
+    transform = (11.5, 0.25, noise, 48.0, 0.0, 0.5)
+    meta = placed(transform=transform, crs="EPSG:4326", anchor=(2.0, 1.0))
+    with create_cube(tmp_path / "fine.hdr", meta.upscaled(2)):
+        pass
+    expected = pytest.approx((11.5, 0.125, 0.0, 48.0, 0.0, 0.25))
+    assert open_cube(tmp_path / "fine.hdr").meta.georeference.transform == expected
+    with rasterio.open(tmp_path / "fine.img") as reference:
+        assert reference.transform.to_gdal() == expected
+
+
+UNHOLDABLE = {
+    "mirrored": (-30.0, 0.0, 0.0, -30.0),
+    "half a turn": (-30.0, 0.0, 0.0, 30.0),
+    "columns sheared": (30.0, 0.0, 5.0, -30.0),
+    "rows sheared": (30.0, 5.0, 0.0, -30.0),
+    "rotated oblong": (30 * 0.8, 20 * 0.6, 30 * 0.6, -20 * 0.8),
+    "rotated and mirrored": (30 * 0.8, 30 * 0.6, -30 * 0.6, 30 * 0.8),
+}
+
+
+@pytest.mark.parametrize("case", UNHOLDABLE)
+def test_a_grid_that_map_info_cannot_hold_is_refused_before_anything_is_written(tmp_path, case):
+    xc, xr, yc, yr = UNHOLDABLE[case]
+    meta = placed(transform=(500000.0, xc, xr, 4649000.0, yc, yr), crs="EPSG:32616")
+    with (
+        pytest.raises(OutputError, match=r"fine\.hdr: ENVI's map info cannot hold .* Write a \.tif instead\.$"),
+        create_cube(tmp_path / "fine.hdr", meta),
+    ):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+POINTS = tuple(GroundPoint(c, r, 11.5 + c / 7, 48.5 - r / 9) for r in (0.0, 1.5, 3.0) for c in (0.5, 4.0))
+
+
+def test_ground_control_points_in_degrees_become_geo_points(tmp_path):
+    with create_cube(tmp_path / "fine.hdr", placed(points=POINTS, crs="EPSG:4326").upscaled(4)):
+        pass
+    with rasterio.open(tmp_path / "fine.img") as reference:
+        found = [(p.col, p.row, p.x, p.y) for p in reference.gcps[0]]
+    assert found == [pytest.approx((4 * p.column, 4 * p.row, p.x, p.y)) for p in POINTS]
+
+
+def test_a_header_keeps_the_geo_points_it_has(tmp_path):
+    meta = placed(points=POINTS, crs="EPSG:4326")
+    meta.extra["geo points"] = "{1, 1, 48.5, 11.5}"
+    with create_cube(tmp_path / "fine.hdr", meta):
+        pass
+    assert open_cube(tmp_path / "fine.hdr").meta.extra["geo points"] == "{1, 1, 48.5, 11.5}"
+
+
+@pytest.mark.parametrize("system", ["EPSG:32632", None])
+def test_ground_control_points_that_envi_cannot_hold_are_refused_unless_a_grid_is_written(tmp_path, system):
+    meta = placed(points=POINTS, crs=system)
+    with (
+        pytest.raises(OutputError, match=r"fine\.hdr: .* only in latitude and longitude\. Write a \.tif instead"),
+        create_cube(tmp_path / "fine.hdr", meta),
+    ):
+        pass
+    assert not list(tmp_path.iterdir())
+    grid = (500000.0, 30.0, 0.0, 4649000.0, 0.0, -30.0)
+    with create_cube(tmp_path / "fine.hdr", placed(transform=grid, points=POINTS, crs=system)):
+        pass
+    assert open_cube(tmp_path / "fine.hdr").meta.georeference.transform == grid
+
+
+@pytest.mark.parametrize(
+    "name", ["fine.bsq", "fine.bil", "fine.bip", "fine.BIP", "fine.img", "fine.dat", "fine.hdr"]
+)
+@pytest.mark.parametrize("source", ["bsq", "bil"])
+def test_the_suffix_says_the_interleave_where_it_names_one(tmp_path, name, source):
+    meta = CubeMeta(2, 3, 4, PIXELS.dtype, interleave=source)
+    with create_cube(tmp_path / name, meta) as cube:
+        cube.write(meta.window, PIXELS)
+    with open_cube(tmp_path / name) as cube:
+        named = name[-3:].lower()
+        assert cube.meta.interleave == (named if named in ("bsq", "bil", "bip") else source)
+        np.testing.assert_array_equal(cube.read(), PIXELS)
+
+
+@pytest.mark.parametrize(
+    ("old_header", "old_data", "new", "told"),
+    [
+        ("stale.hdr", "stale", "stale.hdr", "stale"),
+        ("stale.hdr", "stale", "stale.img", "stale"),
+        ("stale.hdr", "stale.img", "stale.dat", "stale.img"),
+        ("stale.dat.hdr", "stale.dat", "stale.dat", "stale.dat.hdr"),
+    ],
+)
+def test_a_new_header_never_claims_the_data_of_an_older_cube(tmp_path, old_header, old_data, new, told):
+    write(tmp_path, name=old_header, data_name=old_data)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    meta = CubeMeta(2, 3, 4, PIXELS.dtype)
+    with (
+        pytest.raises(OutputError, match=rf"{told} would be read as a part of stale\.hdr\. Remove it"),
+        create_cube(tmp_path / new, meta, overwrite=True),
+    ):
+        pass
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(("old", "new"), [("scene.dat", "scene.img"), ("scene.img", "scene.hdr")])
+def test_an_older_cube_that_no_reader_mistakes_may_be_overwritten(tmp_path, old, new):
+    write(tmp_path, data_name=old)
+    meta = CubeMeta(2, 3, 4, PIXELS.dtype)
+    with create_cube(tmp_path / new, meta, overwrite=True) as cube:
+        cube.write(meta.window, PIXELS + 1)
+    np.testing.assert_array_equal(open_cube(tmp_path / "scene.hdr").read(), PIXELS + 1)
 
 
 def test_unknown_header_fields_survive_word_for_word(tmp_path):

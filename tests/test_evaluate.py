@@ -239,10 +239,16 @@ def test_a_dead_band_leaves_scores_and_gains_finite(models, tmp_path):
     path = written(tmp_path / "dead.hdr", pixels)
     told = contest(models).run([path]).to_dict()
     assert all(np.isfinite(values["MPSNR"]) for values in told["mean"].values())
-    # As in the scene that is sharpened, such bands do not count, and no neighbour shines into them.
-    alive = contest(models).run([written(tmp_path / "alive.hdr", pixels[[0, 1, 3]])]).to_dict()
-    expected = (3 * alive["mean"]["chance"]["MPSNR"] + 2 * 100) / 5
-    assert told["mean"]["chance"]["MPSNR"] == pytest.approx(expected, abs=1e-6)
+    # As in the scene that is sharpened, no model sees such bands; and what shows nothing is no success.
+    alive = contest(models).run([written(tmp_path / "alive.hdr", pixels[[0, 1, 3]])])
+    assert told["mean"] == alive.to_dict()["mean"]
+    assert told["scenes"][0]["bands_left_out"] == 2
+
+
+def test_bicubic_alone_is_scored_at_any_scale(pdenet, truth):
+    ran = pdenet("evaluate", "--model", "bicubic", "--scale", 3, "--json", truth[0])
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["job"]["scale"] == 3
 
 
 def test_a_network_without_chance_gives_as_many_samples_as_were_asked_for(truth, models):

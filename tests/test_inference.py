@@ -320,6 +320,23 @@ def test_constant_bands_keep_their_number_and_the_network_never_sees_them(tmp_pa
     np.testing.assert_array_equal(maps["std_merged"], without["std_merged"])
 
 
+@pytest.mark.parametrize("dtype", ["i4", "f8", "f4"])
+def test_constant_bands_are_kept_to_the_last_digit(tmp_path, dtype):
+    number = {"i4": 123456789, "f8": 1 / 3, "f4": np.float32(0.1)}[dtype]
+    pixels = np.full((2, 5, 4), number, dtype)
+    pixels[0] = np.arange(20).reshape(5, 4)
+    path = tmp_path / "scene.hdr"
+    with create_cube(path, CubeMeta(2, 5, 4, np.dtype(dtype))) as cube:
+        cube.write(cube.meta.window, pixels)
+    posterior = Posterior(make_model(), samples=7, ensemble="flips")
+    with open_cube(path) as source, create_cube(tmp_path / "out.hdr", source.meta.upscaled(4)) as fine:
+        radiometry = Radiometry.of(source.meta, Survey.of(source))
+        plan = Plan(source.meta.window, 4, (0,), posterior.network.halo, posterior.network.band_halo, 3, 1)
+        list(super_resolve(source, posterior, plan, radiometry, (0,), [Layer(MEAN, fine)], constant=(1,)))
+        assert (fine.read(bands=[1]) == pixels[1, 0, 0]).all()
+        assert fine.read(bands=[0]).any()
+
+
 def test_running_out_of_memory_halves_the_batch_then_the_tile_and_says_so(tmp_path, posteriors, monkeypatch):
     path, _ = scene(tmp_path, rows=32, columns=32)
     whole = run(path, tmp_path, posteriors[4, 1, "masks"], 1000, 1000)["mean"]

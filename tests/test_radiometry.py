@@ -1,6 +1,7 @@
 """File numbers to 0..1 and back: by the stated rule, without loss, the same for every tile."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -117,6 +118,9 @@ def test_a_float_estimate_that_is_nodata_stays_an_estimate(dtype):
         ("i2", {"dtype": "<f4", "nodata": -9999.0}, (0, 900), None),
         ("i2", {"dtype": "<f4", "nodata": math.nan}, (0, 900), None),
         ("f4", {"dtype": "<u2", "nodata": -9999.0}, (0, 900), None),
+        ("f2", {"dtype": "<f4"}, (0, 1e5), "float16 holds .* 0 to 100000"),
+        ("f4", {"dtype": "<f8", "nodata": -1.7e308}, (0, 1), "cannot hold .* nodata value, -1.7e"),
+        ("f4", {"dtype": "<f8", "nodata": math.nan}, (0, 1), None),
     ],
 )
 def test_a_type_that_cannot_hold_the_scene_is_refused(dtype, described, found, says):
@@ -199,6 +203,32 @@ def test_nothing_but_nodata_and_empty_ranges_are_refused(tmp_path):
         Radiometry.of(meta(), survey(0, 1), (5, 5))
 
 
+def test_holes_need_a_number_that_stands_for_them():
+    holey = replace(survey(0, 900), nodata_share=0.1)
+    with pytest.raises(UsageError, match="no NaN"):
+        refuse_narrow(np.dtype("i2"), meta(dtype="<f4"), holey)
+    refuse_narrow(np.dtype("i2"), meta(dtype="<f4", nodata=-1.0), holey)
+    refuse_narrow(np.dtype("f4"), meta(dtype="<f4"), holey)
+
+
+def test_bands_that_show_nothing_do_not_decide_the_range(tmp_path):
+    rng = np.random.default_rng(0)
+    pixels = rng.uniform(0.1, 0.9, (6, 30, 30)).astype("f4")
+    described = CubeMeta(3, 30, 30, pixels.dtype)
+    with create_cube(tmp_path / "good.hdr", described) as cube:
+        cube.write(described.window, pixels[:3])
+        good = Survey.of(cube)
+    pixels[3], pixels[4], pixels[5] = -9999, 1e20, rng.normal(0, 1e6, (30, 30))
+    described = CubeMeta(6, 30, 30, pixels.dtype, good_bands=(True,) * 5 + (False,))
+    with create_cube(tmp_path / "all.hdr", described) as cube:
+        cube.write(described.window, pixels)
+        found = Survey.of(cube)
+    assert (found.minimum, found.maximum, found.top) == (good.minimum, good.maximum, good.top)
+    assert found.constant == (None, None, None, -9999, np.float32(1e20), None)
+    with pytest.raises(UsageError, match="-9999"):  # which is written, though no network sees it
+        refuse_narrow(np.dtype("u2"), described, found)
+
+
 def test_a_band_with_one_number_throughout_is_usable_but_does_not_vary(tmp_path, monkeypatch):
     monkeypatch.setattr("pdenet_cli.radiometry.BLOCK_VALUES", 100)
     pixels = np.random.default_rng(0).integers(1, 900, (5, 40, 20)).astype("i2")
@@ -210,7 +240,7 @@ def test_a_band_with_one_number_throughout_is_usable_but_does_not_vary(tmp_path,
         cube.write(meta.window, pixels)
         for at_most in (1 << 20, 600):
             found = Survey.of(cube, at_most)
-            assert found.constant == (False, True, True, False, False)
+            assert found.constant == (None, 0, 7, None, None)
             assert found.usable_bands(meta) == (0, 1, 2, 3)
             assert found.varying_bands(meta) == (0, 3)
         flat = cube.with_bands(slice(1, 3))
@@ -226,4 +256,4 @@ def test_a_scene_whose_numbers_the_first_look_missed_is_not_called_empty(tmp_pat
         cube.write(meta.window, pixels)
         found = Survey.of(cube, at_most=400)
     assert (found.minimum, found.maximum, found.means) == (0, 19, (9.5, 9.5))
-    assert found.constant == (False, False)
+    assert found.constant == (None, None)

@@ -290,6 +290,14 @@ def test_other_scales_networks_and_recipes_run(cubes, tmp_path, changes):
     assert math.isfinite(trained.spec.gain)
 
 
+def test_bands_that_never_vary_teach_nothing_but_are_there_for_a_network_of_fixed_size(tmp_path):
+    pixels = np.random.default_rng(0).random((5, 20, 20)).astype("f4")
+    pixels[[0, 3]] = 0
+    path = write(tmp_path / "a.hdr", pixels)
+    assert len(Scene.read(open_cube(path)).pixels) == 3
+    assert len(Scene.read(open_cube(path), count=5).pixels) == 5
+
+
 def test_a_model_knows_what_it_began_with(pdenet, cubes, tmp_path):
     first = train(plan(cubes, network="template", steps=3), tmp_path / "first.safetensors").files.model
     second = train(plan(cubes, init=str(first), steps=2, seed=7), tmp_path / "second.safetensors").files.model

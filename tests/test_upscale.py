@@ -354,6 +354,18 @@ def wait_for_tile(folder, count=1, seconds=60):
     raise TimeoutError
 
 
+def test_a_new_run_clears_away_what_a_broken_off_one_left_of_other_maps(pdenet, scene, models, tmp_path):
+    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
+    settings = sharpen.Settings(tile=8, maps=("std", "share"))
+    run = sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings).run()
+    next(run), next(run)
+    run.close()
+    (tmp_path / ".fine_other.img.partial").touch()  # somebody else's
+    assert len(list(tmp_path.glob(".fine_s*.partial"))) >= 4
+    list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, sharpen.Settings()).run())
+    assert [path.name for path in tmp_path.glob(".*")] == [".fine_other.img.partial"]
+
+
 def test_a_killed_run_resumes_to_the_same_bytes(pdenet, scene, models, tmp_path):
     tiles = ("--model", models / "pdenet.safetensors", "--tile", 4, "--samples", 2, "--with-uncertainty")
     (tmp_path / "a").mkdir()

@@ -156,9 +156,7 @@ def _evaluate(
         if len(files) != 2:
             raise UsageError(f"{len(files)} cubes: give ESTIMATE and TRUTH, or --model and any number of TRUTHs.")
         return evaluate_files(files[0], files[1], scale, settings)
-    contest = Contest(models, samples, seed, device, settings)
-    if scale not in (None, contest.scale):
-        raise UsageError(f"--scale {scale}: the model is made for x{contest.scale}. Leave out --scale.")
+    contest = Contest(models, samples, seed, device, settings, scale)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
         task = progress.add_task("", total=None)

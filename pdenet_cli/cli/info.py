@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -74,8 +75,10 @@ def _show(description: Description) -> None:
     row("wavelengths", _wavelengths(meta))
     if meta.good_bands:
         row("bad bands", f"{meta.good_bands.count(False)} of {meta.bands} marked bad")
-    if any(survey.constant):
-        row("empty bands", f"{survey.constant.count(True)} of {meta.bands} hold one number throughout")
+    if empty := sum(map(math.isnan, survey.means)):
+        row("empty bands", f"{empty} of {meta.bands} have no valid number")
+    if same := sum(number is not None for number in survey.constant):
+        row("constant bands", f"{same} of {meta.bands} hold one number throughout")
     row("georeference", _georeference(meta.georeference))
     part = "" if survey.looked_at == 1 else f" (from {survey.looked_at:.1%} of the scene)"
     row("values", f"{survey.minimum:g} to {survey.maximum:g}{part}")

@@ -15,7 +15,6 @@ from pdenet_cli.errors import ModelError, ResourceError
 from pdenet_cli.evaluation.view import AS_THEY_ARE, View
 from pdenet_cli.inference import Layer, Posterior, super_resolve, usable_memory
 from pdenet_cli.networks import Draw
-from pdenet_cli.radiometry import Survey
 from pdenet_cli.summaries import Summary
 from pdenet_cli.tiling import plan_tiles
 
@@ -30,9 +29,7 @@ def coarse(truth: View, degradation: Degradation, seed: int) -> Cube:
     some = max(1, BAND_VALUES // (scene.rows * scene.columns))
     for start in range(0, bands, some):  # whole bands: no seams to care for
         high, _ = truth.read(scene, range(start, min(start + some, bands)))
-        part = blur(torch.from_numpy(high)).numpy()
-        first = high[:, :1, :1]
-        low[start : start + some] = np.where((high == first).all((1, 2), keepdims=True), first, part)
+        low[start : start + some] = blur(torch.from_numpy(high)).numpy()
     if degradation.noise:
         generator = torch.Generator().manual_seed(seed)
         low += degradation.noise * torch.randn(low.shape, generator=generator).numpy()
@@ -64,19 +61,17 @@ def run(
     if network.bands not in (None, bands):
         met = f"the cube has {bands} usable ones"
         raise ModelError(f"{posterior.model.name}: made for {network.bands} bands, {met}.")
-    usable = tuple(range(bands)) if network.bands is not None else Survey.of(low).varying_bands(low.meta)
-    constant = tuple(band for band in range(bands) if band not in usable)
     plan = plan_tiles(
         low.meta.window,
         network.scale,
-        usable,
+        range(bands),
         network.halo,
         None if whole_spectra else network.band_halo,
         memory or usable_memory(posterior.device),
         posterior.bytes_for,
     )
     layers = [Layer(summary, cube) for summary, cube in outputs]
-    work = super_resolve(low, posterior, plan, AS_THEY_ARE, usable, layers, say=say, constant=constant)
+    work = super_resolve(low, posterior, plan, AS_THEY_ARE, range(bands), layers, say=say)
     for done, _ in enumerate(work, start=1):
         watch(done, len(plan.tiles))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,14 @@ from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import crs
 from pdenet_cli.formats.base import Format, OpenOptions
-from pdenet_cli.formats.envi_header import DTYPES, Header
+from pdenet_cli.formats.envi_header import DTYPES, UPSIDE_DOWN, Header
 from pdenet_cli.formats.raw import RawArray
-from pdenet_cli.georeference import Georeference
 
 DATA_SUFFIXES = (".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".cube")
 NOT_DATA = {".hdr", ".xml", ".txt", ".json", ".png", ".jpg", ".csv", ".sta", ".enp", ".partial", ".ovr"}
 NOT_DATA |= {".tif", ".tiff"}  # DESIS keeps an ENVI header beside its TIFF
+
+GEO_POINTS = "geo points"
 
 
 def _recognises(path: Path, head: bytes) -> bool:
@@ -64,14 +67,20 @@ def _header_beside(data: Path) -> Path | None:
 
 def _data_beside(header: Path) -> Path:
     """The data file of a header: its name without `.hdr`, or the same stem with another suffix."""
-    stem = header.stem
-    same = [p for p in _neighbours(header) if p != header and stem in (p.name, p.stem)]
-    found = [p for p in same if p.suffix.lower() not in NOT_DATA]
-    order = {suffix: place for place, suffix in enumerate(("", *DATA_SUFFIXES))}
-    found.sort(key=lambda p: (p.name != stem, order.get(p.suffix.lower(), len(order)), p.name))
+    found = _claimed(header, _neighbours(header))
     if not found:
+        stem = header.stem
         raise FormatError(f"{header}: its data file ({stem}, {stem}.img, ...) is not beside it.")
     return found[0]
+
+
+def _claimed(header: Path, files: Iterable[Path]) -> list[Path]:
+    """Those of the files that may be the data of a header, the likeliest first."""
+    stem = header.stem
+    same = [p for p in files if p != header and stem in (p.name, p.stem)]
+    found = [p for p in same if p.suffix.lower() not in NOT_DATA]
+    order = {suffix: place for place, suffix in enumerate(("", *DATA_SUFFIXES))}
+    return sorted(found, key=lambda p: (p.name != stem, order.get(p.suffix.lower(), len(order)), p.name))
 
 
 def _neighbours(path: Path) -> list[Path]:
@@ -85,15 +94,37 @@ def _outputs(path: Path) -> tuple[Path, ...]:
     return path, path.with_suffix(".hdr")
 
 
+def _in_the_way(data: Path, header: Path) -> list[Path]:
+    """Files of another cube that a reader would take for the data, or for the header, of this new one."""
+    claimed = _claimed(header, {*_neighbours(header), data.absolute()})
+    older = claimed[: claimed.index(data.absolute())]
+    other = _header_beside(data)
+    return older + ([other] if other is not None and other.name < header.name else [])
+
+
+def _final(part: Path) -> Path:
+    """The name that a file gets when it is whole: `fine.bip` for `.fine.bip.partial`."""
+    return part.with_name(part.stem.removeprefix("."))
+
+
 def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     data, header = parts
+    data_name, name = _final(data), _final(header)
+    if others := _in_the_way(data_name, name):
+        met = f"{name.with_name(others[0].name)} would be read as a part of {name.name}"
+        raise OutputError(f"{met}. Remove it, or give the output another name.")
+    said = data_name.suffix.lower().removeprefix(".")
+    if said in INTERLEAVES:
+        meta = replace(meta, interleave=said)
     codes = {kind: code for code, kind in DTYPES.items()}
     if meta.dtype.newbyteorder("=") not in codes:
         raise OutputError(f"ENVI cannot hold {meta.dtype.name}. Use --dtype float32 or another format.")
     code = codes[meta.dtype.newbyteorder("=")]
+    fields = header_fields(meta, code)
+    _refuse_misplaced(name, meta, fields)
     axes = INTERLEAVES[meta.interleave]
     array = RawArray(data, meta.dtype, meta.shape(axes))
-    spy.write_envi_header(str(header), header_fields(meta, code))
+    spy.write_envi_header(str(header), fields)
     array.reserve()
     return Cube(header, meta, array, axes)
 
@@ -121,7 +152,7 @@ def header_fields(meta: CubeMeta, code: int) -> dict[str, Any]:
         "default bands": meta.default_bands and [band + 1 for band in meta.default_bands],
         "data gain values": meta.gains,
         "data offset values": meta.offsets,
-        **_map_fields(meta.georeference),
+        **_map_fields(meta),
     }
     for name, value in meta.extra.items():
         if name.lower() not in fields:
@@ -129,20 +160,44 @@ def header_fields(meta: CubeMeta, code: int) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None and value != ""}
 
 
-def _map_fields(where: Georeference) -> dict[str, Any]:
+def _map_fields(meta: CubeMeta) -> dict[str, Any]:
+    where = meta.georeference
     # An ENVI scene keeps its own words; any other gets ENVI's words for its coordinate system.
     wkt = where.native.get("wkt") if "map info" in where.native else crs.esri_wkt(where.crs)
     fields = {"coordinate system string": f"{{{wkt}}}" if wkt else None}
     if where.transform is not None:
         projection, tail = where.native.get("map info") or crs.to_map_info(where.crs)
         _, xc, xr, _, yc, yr = where.transform
-        angle = math.degrees(math.atan2(xr, xc))
-        turned = (f"rotation={angle!r}",) if xr or yc else ()
+        mirrored = xc * yr > xr * yc
+        angle = UPSIDE_DOWN if mirrored else math.degrees(math.atan2(xr, xc))
+        turned = (f"rotation={angle!r}",) if angle else ()
         # GDAL does not turn a tie point that is not the first corner, so a turned scene is tied to that one.
         column, row = (0.0, 0.0) if turned else where.anchor
         tie = (column + 1, row + 1, *where.ground(column, row), math.hypot(xc, xr), math.hypot(yc, yr))
-        fields["map info"] = "{" + ", ".join((projection, *(repr(v) for v in tie), *tail, *turned)) + "}"
+        fields["map info"] = "{" + ", ".join((projection, *(repr(float(v)) for v in tie), *tail, *turned)) + "}"
+    system = crs.parsed(where.crs)
+    own = any(name.lower() == GEO_POINTS for name in meta.extra)
+    if where.points and not own and system is not None and system.is_geographic:
+        # ENVI counts pixel corners from 1, and names the latitude first.
+        points = (", ".join(repr(float(v)) for v in (p.column + 1, p.row + 1, p.y, p.x)) for p in where.points)
+        fields[GEO_POINTS] = "{" + ",\n ".join(points) + "}"
     return fields
+
+
+def _refuse_misplaced(path: Path, meta: CubeMeta, fields: dict[str, Any]) -> None:
+    """Stop before anything is written if the header would put the scene elsewhere, or nowhere."""
+    where = meta.georeference
+    if where.transform is not None:
+        again = Header(path, {"map info": fields["map info"]}).georeference()
+        _, xc, xr, _, yc, yr = where.transform
+        allowed = 1e-3 * min(math.hypot(xc, yc), math.hypot(xr, yr))  # of a pixel, at the corners of the scene
+        for corner in ((0, 0), (meta.columns, 0), (0, meta.rows)):
+            if not math.dist(where.ground(*corner), again.ground(*corner)) <= allowed:
+                met = "ENVI's map info cannot hold a mirrored or sheared grid"
+                raise OutputError(f"{path}: {met}. Write a .tif instead.")
+    elif where.points and GEO_POINTS not in fields:
+        met = "ENVI holds ground control points only in latitude and longitude"
+        raise OutputError(f"{path}: {met}. Write a .tif instead.")
 
 
 def _number(value: float) -> str:

@@ -31,6 +31,8 @@ KNOWN = {"wavelength", "wavelength units", "fwhm", "bbl", "band names", "default
 KNOWN |= {"reflectance scale factor", "data gain values", "data offset values"}
 KNOWN |= {"map info", "coordinate system string"}
 
+UPSIDE_DOWN = 180.0  # as a rotation it means, to GDAL and so to us, rows that go north: not half a turn
+
 RPC = "rpc info"  # holds for the pixels of this one file, and we cannot write it for finer ones
 
 
@@ -134,6 +136,8 @@ class Header:
         angle = math.radians(float(rotation))
         cos, sin = math.cos(angle), math.sin(angle)
         xc, xr, yc, yr = width * cos, width * sin, height * sin, -height * cos
+        if abs(float(rotation)) == UPSIDE_DOWN:
+            xc, xr, yc, yr = width, 0.0, 0.0, height
         column, row = column - 1, row - 1  # the header counts pixel corners from 1
         tail = tuple(t for t in items[7:] if not t.lower().startswith("rotation"))
         return Georeference(

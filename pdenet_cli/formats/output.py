@@ -11,6 +11,8 @@ from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import OutputError, PdenetError
 from pdenet_cli.formats.base import Format
 
+PARTIAL = ".partial"
+
 
 @dataclass(frozen=True)
 class Output:
@@ -49,7 +51,7 @@ class Output:
 
 def beside(final: Path) -> Path:
     """Where an output grows until it is whole: a hidden neighbour, so that the last step is a rename."""
-    return final.with_name(f".{final.name}.partial")
+    return final.with_name(f".{final.name}{PARTIAL}")
 
 
 def refuse_existing(finals: tuple[Path, ...], overwrite: bool) -> None:

@@ -12,13 +12,14 @@ from typing import Any
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import OutputError
 from pdenet_cli.formats import open_cube
-from pdenet_cli.formats.output import Output, beside, refuse_existing, remove, rename, write_beside
+from pdenet_cli.formats.output import PARTIAL, Output, beside, refuse_existing, remove, rename, write_beside
 from pdenet_cli.picture import png, quicklook
 from pdenet_cli.report import Report, finite
 from pdenet_cli.tools.journal import Journal
 from pdenet_cli.tools.page import write_page
 
 COMPLETE = "complete"
+PARTS = "parts"  # of the journal: the files that grow
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,14 @@ class Delivery:
         return report if same and all(final.exists() for final in self._finals) else None
 
     def begin(self, job: dict[str, Any]) -> None:
-        """Start anew; what an earlier run left half done is gone."""
+        """Start anew; what an earlier run left half done, maybe of other cubes too, is gone."""
         self.refuse_existing()
+        for name in self.journal.left(PARTS):
+            if name == Path(name).name and name.endswith(PARTIAL):  # nobody's word is taken for another file
+                remove(self.path.with_name(name))
         self._discard()
-        self.journal.begin(job)
+        parts = [part.name for output, _ in self.cubes.values() for part in output.parts]
+        self.journal.begin(job | {PARTS: parts})
 
     def begun(self, job: dict[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
         """The job as a broken-off run began it and the steps it did, if its pixels are there to go on with."""

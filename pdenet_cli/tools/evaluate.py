@@ -40,7 +40,7 @@ def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: Settin
         if other.meta.shape() != target.meta.shape():
             met = f"{guess} is {_size(other)} and {truth} {_size(target)}"
             raise UsageError(f"{met} (bands x rows x columns); only cubes of one shape can be compared.")
-        view = truth_view(target, factor, settings, multiple=1)
+        view = truth_view(target, factor, settings, 1, target.meta.bands)  # two files are compared as they are
         # The truth decides what 0 and 1 are; what stands for nothing is the estimate's own affair.
         radiometry = replace(view.radiometry, nodata=other.meta.nodata)
         name = guess.name if guess.name != TRUTH else str(guess)
@@ -53,17 +53,28 @@ class Contest:
     """Models and bicubic, made ready to be scored on any number of scenes."""
 
     def __init__(
-        self, models: Sequence[str], samples: Sequence[int], seed: int, device: str, settings: Settings
+        self,
+        models: Sequence[str],
+        samples: Sequence[int],
+        seed: int,
+        device: str,
+        settings: Settings,
+        scale: int | None = None,
     ) -> None:
-        """One number of `samples` scores their mean; of several, the largest does, and the others are studied."""
+        """One number of `samples` scores their mean; of several, the largest does, and the others are studied.
+
+        `scale` is a wish, which only bicubic leaves open.
+        """
         self.samples, self.seed, self.settings = tuple(sorted(set(samples))), seed, settings
         if twice := [name for name in models if models.count(name) > 1]:
             raise UsageError(f"--model {twice[0]} is there twice.")
         place = choose_device(device)
         models = [name for name in models if name != BICUBIC]  # which is always there
         loaded = [load_model(name, place) for name in models]
-        self.degradation = _common_degradation(loaded)
+        self.degradation = _common_degradation(loaded) or Degradation(scale or DEFAULT_SCALE)
         self.scale = self.degradation.scale
+        if scale not in (None, self.scale):
+            raise UsageError(f"--scale {scale}: the model is made for x{self.scale}. Leave out --scale.")
         self.posteriors = {BICUBIC: Posterior(bicubic_model(self.scale, place), samples=1)}
         for name, model in zip(models, loaded, strict=True):
             label = model.name if model.name not in (*self.posteriors, TRUTH) else name
@@ -124,7 +135,9 @@ class Contest:
     def _scene(self, path: Path, name: str, watch: Watch, say: Say) -> tuple[SceneResult, dict[str, Taken]]:
         """The scores of all systems on one scene, and those of all sets of draws of a study."""
         with open_truth(path, self.settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
-            truth = truth_view(cube, self.scale, self.settings, multiple=self.scale)
+            # A network for a fixed number of bands must get them all, and then all systems do.
+            counts = [p.network.bands for p in self.posteriors.values() if p.network.bands is not None]
+            truth = truth_view(cube, self.scale, self.settings, self.scale, next(iter(counts), None))
             low = coarse(truth, self.degradation, self.seed)
             views: dict[str, View] = {}
             seconds: dict[str, float] = {}
@@ -188,14 +201,14 @@ class Contest:
         }
 
 
-def _common_degradation(models: Sequence[Model]) -> Degradation:
+def _common_degradation(models: Sequence[Model]) -> Degradation | None:
     """How the models want their input made; they must agree, or they would not solve the same problem."""
     wanted = [Degradation.from_dict(m.spec.degradation or {"scale": m.scale}) for m in models]
     for model, other in zip(models, wanted, strict=True):
         if other != wanted[0]:
             first = f"{models[0].name} is made for {wanted[0]}"
             raise UsageError(f"{first} and {model.name} for {other}. Evaluate them one by one.")
-    return wanted[0] if wanted else Degradation(DEFAULT_SCALE)
+    return wanted[0] if wanted else None
 
 
 def _result(

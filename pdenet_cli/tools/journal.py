@@ -56,19 +56,29 @@ class Journal:
 
         All that decides the result must be the same now; what does not (the plan of tiles) stays as it began.
         """
-        if not self.path.exists():
+        told = self._read()
+        if told is None:
             return None
-        first, *steps = self.path.read_text().split("\n")
-        try:
-            begun = json.loads(first)
-        except ValueError:
-            return None  # broken off while it wrote its first line
+        begun, steps = told
         differ = sorted(k for k in job if k != "plan" and job[k] != begun.get(k))
         if differ:
             raise OutputError(
                 f"{self.path.parent}: the broken-off run had another {', '.join(differ)}. "
                 "Use the same options, or leave out --resume to start again."
             )
+        return begun, steps
+
+    def left(self, key: str) -> list[str]:
+        """What a broken-off run said of itself under a key, empty if there was none."""
+        told = self._read()
+        return [] if told is None else list(told[0].get(key, ()))
+
+    def _read(self) -> tuple[dict[str, Any], list[str]] | None:
+        try:
+            first, *steps = self.path.read_text().split("\n")
+            begun = json.loads(first)
+        except (OSError, ValueError):
+            return None  # not there, or broken off while it wrote its first line
         return begun, [step for step in steps[:-1] if step]  # a last line without its end was not finished
 
     def end(self) -> None:

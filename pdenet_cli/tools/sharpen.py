@@ -76,12 +76,11 @@ class Job:
         if not settings.resume:
             self.delivery.refuse_existing()
         self.survey = Survey.of(self.source)
-        good = self.survey.usable_bands(self.source.meta)
-        if not good:
+        self.usable = self.survey.bands_for(self.source.meta, network.bands)
+        if not self.usable:
             raise FormatError(f"{scene}: every band is marked bad or empty; there is nothing to sharpen.")
-        # A network for a fixed number of bands must get them all.
-        self.usable = self.survey.varying_bands(self.source.meta) if network.bands is None else good
-        self.constant = tuple(sorted(set(good) - set(self.usable)))
+        good = self.survey.usable_bands(self.source.meta)
+        self.constant = tuple(band for band in good if band not in self.usable)
         if settings.dtype is not None:
             refuse_narrow(np.dtype(settings.dtype), self.source.meta, self.survey)
         self.radiometry = Radiometry.of(self.source.meta, self.survey, settings.value_range)
@@ -188,7 +187,9 @@ class Job:
         if self.settings.cube or also_mean:
             dtype = np.dtype(self.settings.dtype) if self.settings.dtype else fine.dtype
             named = path if self.settings.cube else path.with_name(f"{path.stem}_mean{path.suffix}")
-            yield "mean", (Output(named, chosen), replace(fine, dtype=dtype))
+            # Whole numbers have no NaN; a scene with such holes is refused.
+            nodata = None if dtype.kind in "ui" and np.isnan(fine.nodata or 0) else fine.nodata
+            yield "mean", (Output(named, chosen), replace(fine, dtype=dtype, nodata=nodata))
         for name, meta in self.maps.metas(fine):
             yield name, (Output(path.with_name(f"{path.stem}_{name}{path.suffix}"), chosen), meta)
 

@@ -85,9 +85,9 @@ def train(
     refuse_existing((output, files.last), overwrite or resumed)
     with joined(choose_device(plan.device)) as (processes, device):
         tell = watch if processes.first else lambda event: None
-        scenes = list(_scenes(plan, tell))
         recipe = _recipe(plan)
         network = _network(plan, recipe.start)
+        scenes = list(_scenes(plan, network.bands, tell))
         patches = Patches(scenes, recipe, plan.degradation.scale, plan.seed, network.bands)
         parts = held_out_parts(scenes, plan.degradation, plan.seed, network.bands)
         if not parts:
@@ -101,12 +101,12 @@ def train(
         return sitting.run(tell, stop)
 
 
-def _scenes(plan: Plan, tell: Watch) -> Iterator[Scene]:
+def _scenes(plan: Plan, bands: int | None, tell: Watch) -> Iterator[Scene]:
     """What there is to learn from; a cube of nothing but bad or empty bands teaches nothing and is left out."""
     some = False
     for cube in find_cubes(plan, tell):
         try:
-            scene = Scene.read(cube, plan.value_range)
+            scene = Scene.read(cube, plan.value_range, bands)
         except FormatError as error:
             tell(Note(f"left out: {error}"))
             continue

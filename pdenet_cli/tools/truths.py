@@ -59,10 +59,12 @@ def open_truth(path: Path, settings: Settings) -> Cube:
     return cube if settings.bands is None else cube.with_bands(settings.bands)
 
 
-def truth_view(cube: Cube, scale: int, settings: Settings, multiple: int) -> View:
-    """What is compared of a truth: its usable bands, and of the part that was asked for a `multiple` of pixels."""
+def truth_view(cube: Cube, scale: int, settings: Settings, multiple: int, count: int | None) -> View:
+    """What is compared of a truth: the bands for networks that take `count` of them, None for any number, and of
+    the part that was asked for a `multiple` of pixels.
+    """
     survey = Survey.of(cube)
-    bands = survey.usable_bands(cube.meta)
+    bands = survey.bands_for(cube.meta, count)
     if not bands:
         raise FormatError(f"{cube.path}: every band is marked bad or empty; nothing is left to compare.")
     size = rows, columns = cube.meta.rows, cube.meta.columns

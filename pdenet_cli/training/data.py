@@ -27,14 +27,14 @@ class Scene:
     facts: dict[str, Any]  # for the model's description
 
     @classmethod
-    def read(cls, cube: Cube, value_range: tuple[float, float] | None = None) -> Scene:
-        """The whole of `cube`, without its bad and empty bands."""
+    def read(cls, cube: Cube, value_range: tuple[float, float] | None = None, count: int | None = None) -> Scene:
+        """The whole of `cube`, with the bands for a network that takes `count` of them, None for any number."""
         if 2 * cube.meta.nbytes > (free := free_memory()):
             need = f"{cube.meta.nbytes:,} bytes are too many to train on with {free:,} of memory free"
             raise ResourceError(f"{cube.path}: {need}. Cut a part of it out.")
         survey = Survey.of(cube)
         radiometry = Radiometry.of(cube.meta, survey, value_range)
-        bands = survey.usable_bands(cube.meta)
+        bands = survey.bands_for(cube.meta, count)
         if not bands:
             raise FormatError(f"{cube.path}: every band is marked bad or empty.")
         pixels = cube.read()
