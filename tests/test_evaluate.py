@@ -248,7 +248,7 @@ def test_a_dead_band_leaves_scores_and_gains_finite(models, tmp_path):
 def test_bicubic_alone_is_scored_at_any_scale(pdenet, truth):
     ran = pdenet("evaluate", "--model", "bicubic", "--scale", 3, "--json", truth[0])
     assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout)["job"]["scale"] == 3
+    assert json.loads(ran.stdout)["scale"] == 3
 
 
 def test_a_network_without_chance_gives_as_many_samples_as_were_asked_for(truth, models):
