@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import lcm
@@ -160,8 +160,8 @@ def super_resolve(
                     (span, *gather(source, posterior, piece, span, radiometry, usable, around))
                     for span in plan.spans
                 )
-                keep = partial(_kept, source, piece, radiometry)
-                _write_tile(piece, gathered, keep, radiometry, usable, constant, layers, question)
+                unseen = partial(_unseen, source, piece, radiometry, constant)
+                _write_tile(piece, gathered, unseen, radiometry, usable, layers, question)
             except (MemoryError, RuntimeError) as error:
                 if not _out_of_memory(error):
                     raise
@@ -204,24 +204,31 @@ def gather(
     return Evidence(samples, low, detail, tile.scale, unexplained, radiometry.units(seen[span.crop])), fine
 
 
-def _kept(source: Cube, tile: Tile, radiometry: Radiometry, bands: Sequence[int], layer: Layer) -> NDArray[Any]:
-    """What a layer shows of bands that hold one number throughout: the number itself, and no doubt about it."""
+def _unseen(
+    source: Cube, tile: Tile, radiometry: Radiometry, constant: Sequence[int], band: int, layer: Layer
+) -> NDArray[Any]:
+    """What a layer shows of a band that the network did not see: where it holds one number throughout, that
+    number and no doubt about it, else nodata.
+    """
     assert layer.cube is not None
-    pixels = repeated(source.read(tile.core, bands), tile.scale)
-    there = valid(pixels, radiometry.nodata)
     meta = layer.cube.meta
-    if layer.summary.unit != "value":
-        return np.where(there, np.float32(0), np.float32(np.nan))
-    return replace(radiometry, nodata=meta.nodata).kept(pixels, there, meta.dtype.newbyteorder("="))
+    own = replace(radiometry, nodata=meta.nodata)
+    if band not in constant:
+        return np.asarray(own.nothing(meta.dtype))
+    pixels = source.read(tile.core, [band])
+    there = valid(pixels, radiometry.nodata)
+    shown = np.where(there, np.float32(0), np.float32(np.nan))
+    if layer.summary.unit == "value":
+        shown = own.kept(pixels, there, meta.dtype.newbyteorder("="))
+    return np.asarray(repeated(shown, tile.scale)[0])
 
 
 def _write_tile(
     tile: Tile,
     gathered: Iterable[tuple[Span, Evidence, NDArray[np.bool_]]],
-    keep: Callable[[Sequence[int], Layer], NDArray[Any]],
+    unseen: Callable[[int, Layer], NDArray[Any]],
     radiometry: Radiometry,
     usable: Sequence[int],
-    constant: Sequence[int],
     layers: Sequence[Layer],
     question: Question,
 ) -> None:
@@ -235,16 +242,29 @@ def _write_tile(
             if layer.merged is not None:
                 sums[i] = layer.summary.merging.addends(evidence, values, there) + sums.get(i, 0)
             if layer.cube is not None:
-                own = range(*span.owned.indices(layer.cube.meta.bands))
-                nothing = replace(radiometry, nodata=layer.cube.meta.nodata).nothing(layer.cube.meta.dtype)
-                out = np.full((len(own), *values.shape[1:]), nothing, layer.cube.meta.dtype)
-                out[[band - own.start for band in bands]] = values
-                if same := [band for band in constant if band in own]:
-                    out[[band - own.start for band in same]] = keep(same, layer)
-                layer.cube.write(tile.target, out, slice(own.start, own.stop))
+                _write_owned(layer, tile.target, span, dict(zip(bands, values, strict=True)), unseen)
     for i, layer in enumerate(layers):
         if layer.merged is not None:
             layer.merged.write(tile.target, layer.summary.merging.finish(sums[i], counts)[None])
+
+
+def _write_owned(
+    layer: Layer,
+    target: Window,
+    span: Span,
+    values: Mapping[int, NDArray[Any]],
+    unseen: Callable[[int, Layer], NDArray[Any]],
+) -> None:
+    """Write the bands that a span owns, those with values and those between, as many at once as have values."""
+    assert layer.cube is not None
+    meta = layer.cube.meta
+    own = range(*span.owned.indices(meta.bands))
+    for start in range(0, len(own), len(values)):
+        some = own[start : start + len(values)]
+        out = np.empty((len(some), target.rows, target.columns), meta.dtype)
+        for plane, band in zip(out, some, strict=True):
+            plane[:] = values[band] if band in values else unseen(band, layer)
+        layer.cube.write(target, out, slice(some.start, some.stop))
 
 
 def _in_file_numbers(

@@ -61,6 +61,7 @@ class Survey:
     nodata_share: float
     looked_at: float  # the share of the scene that was read
     constant: tuple[float | None, ...] = ()  # per band: the one number that it holds throughout; empty: none does
+    holes: bool = False  # some usable band lacks some of its numbers
 
     @classmethod
     def of(cls, cube: Cube, at_most: int = SURVEY_VALUES) -> Survey:
@@ -74,29 +75,32 @@ class Survey:
         chosen = blocks[every // 2 :: every]
         rest = [block for i, block in enumerate(blocks) if i < every // 2 or (i - every // 2) % every]
         seen = nothing = 0
+        good = np.array(meta.good_bands or (True,) * meta.bands)
         found = _Bands(meta.bands)
         picked: list[tuple[NDArray[np.intp], Pixels]] = []  # some numbers, and of which bands
         for number, block in enumerate((*chosen, *rest)):
             # What the chosen blocks have not may be in another.
             checking = number >= len(chosen) and bool(picked)
-            doubtful = np.flatnonzero(~found.vary)
-            if checking and not doubtful.size:
-                break
-            run = slice(int(doubtful[0]), int(doubtful[-1]) + 1) if checking else slice(0, meta.bands)
-            pixels = cube.read(block, run)
-            there = valid(pixels, meta.nodata)
-            found.add(run.start, pixels, there)
             if checking:
+                if not (doubtful := np.flatnonzero(good & ~found.vary)).size:
+                    break
+                for run in np.split(doubtful, np.flatnonzero(np.diff(doubtful) > 1) + 1):
+                    part = cube.read(block, slice(int(run[0]), int(run[-1]) + 1))
+                    found.add(int(run[0]), part, valid(part, meta.nodata))
                 continue
+            pixels = cube.read(block)
+            there = valid(pixels, meta.nodata)
+            found.add(0, pixels, there)
             numbers = pixels[there]
             seen, nothing = seen + pixels.size, nothing + pixels.size - numbers.size
             if numbers.size:
                 step = max(1, numbers.size * len(chosen) // PERCENTILE_VALUES)
-                bands = np.repeat(np.arange(meta.bands), there.sum((1, 2)))
-                picked.append((bands[::step], numbers[::step]))
+                ends = there.sum((1, 2)).cumsum()  # of each band's numbers among all
+                bands = np.searchsorted(ends, np.arange(0, numbers.size, step), side="right")
+                picked.append((bands, numbers[::step].copy()))  # a view would keep the whole block
         if not picked:
             raise FormatError(f"{cube.path}: no valid number in the cube; every pixel is nodata.")
-        shown = found.telling(meta)
+        shown = found.telling(good)
         sampled = np.concatenate([numbers[shown[bands]] for bands, numbers in picked]).astype(np.float64)
         return cls(
             minimum=float(found.lows[shown].min()),
@@ -109,6 +113,7 @@ class Survey:
                 low if n and low == high else None
                 for low, high, n in zip(found.lows.tolist(), found.highs.tolist(), found.counts, strict=True)
             ),
+            holes=bool((found.missing[good & (found.counts > 0)] > 0).any()),
         )
 
     def usable_bands(self, meta: CubeMeta) -> tuple[int, ...]:
@@ -125,6 +130,12 @@ class Survey:
         usable = self.usable_bands(meta)
         return tuple(b for b in usable if not self.constant or self.constant[b] is None) or usable
 
+    def ends(self, meta: CubeMeta) -> tuple[float, float]:
+        """The smallest and the largest number of all usable bands, those that hold one number too."""
+        alone = [self.constant[b] for b in self.usable_bands(meta)] if self.constant else []
+        numbers = [self.minimum, self.maximum, *(number for number in alone if number is not None)]
+        return min(numbers), max(numbers)
+
     def bands_for(self, meta: CubeMeta, count: int | None) -> tuple[int, ...]:
         """The bands that a network sees which takes so many, None for any number: then only those that vary."""
         return self.varying_bands(meta) if count is None else self.usable_bands(meta)
@@ -135,6 +146,7 @@ class _Bands:
 
     def __init__(self, bands: int) -> None:
         self.sums, self.counts = np.zeros(bands), np.zeros(bands, np.int64)
+        self.missing = np.zeros(bands, np.int64)  # numbers
         self.lows, self.highs = np.full(bands, np.inf), np.full(bands, -np.inf)
 
     @property
@@ -152,17 +164,17 @@ class _Bands:
         """Take a block of neighbouring bands, from the `first` on, into account."""
         for band, (plane, known) in enumerate(zip(pixels, there, strict=True), start=first):
             numbers = plane[known]
+            self.missing[band] += plane.size - numbers.size
             if numbers.size:
                 self.sums[band] += numbers.sum(dtype=np.float64)
                 self.counts[band] += numbers.size
                 self.lows[band] = min(self.lows[band], float(numbers.min()))
                 self.highs[band] = max(self.highs[band], float(numbers.max()))
 
-    def telling(self, meta: CubeMeta) -> NDArray[np.bool_]:
+    def telling(self, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The bands whose numbers say how bright the scene is: good ones that vary, else what there is."""
         there = self.counts > 0
-        good = there & np.array(meta.good_bands or (True,) * meta.bands)
-        return next(bands for bands in (good & self.vary, good, there) if bands.any())
+        return next(bands for bands in (good & self.vary, good & there, there) if bands.any())
 
 
 @dataclass(frozen=True)
@@ -198,7 +210,9 @@ class Radiometry:
             nodata=meta.nodata,
             fill=tuple(np.nan_to_num(means).tolist()),
             # A survey of some blocks may have missed the negative numbers.
-            floor=0.0 if survey.minimum >= 0 and (survey.looked_at == 1 or meta.dtype.kind in "ub") else -math.inf,
+            floor=0.0
+            if survey.ends(meta)[0] >= 0 and (survey.looked_at == 1 or meta.dtype.kind in "ub")
+            else -math.inf,
         )
 
     def to_unit(self, pixels: Pixels, bands: Bands = ALL) -> NDArray[np.float32]:
@@ -297,25 +311,28 @@ def _per_band(values: Sequence[float], bands: Bands) -> NDArray[np.float64]:
 
 def refuse_narrow(dtype: np.dtype[Any], meta: CubeMeta, survey: Survey) -> None:
     """Stop where a user's `dtype` cannot hold what a scene's numbers say."""
-    alone = [survey.constant[b] for b in survey.usable_bands(meta)] if survey.constant else []
-    numbers = [survey.minimum, survey.maximum, *(number for number in alone if number is not None)]
-    low, high = min(numbers), max(numbers)
+    low, high = survey.ends(meta)
     least, most = _limits(dtype)
     if low < least or high > most:
         held = f"holds {least:,} to {most:,}" if dtype.kind in "ui" else f"holds {least:g} to {most:g}"
         raise UsageError(f"--dtype {dtype.name} {held}, and the scene's numbers are {low:g} to {high:g}.")
     whole = dtype.kind in "ui"
+    low, high = survey.minimum, survey.maximum
     if whole and meta.dtype.kind == "f" and high - low < LEAST_STEPS:
         raise UsageError(f"--dtype {dtype.name} would round the scene's numbers, {low:g} to {high:g}, away.")
     if meta.nodata is not None and not math.isnan(meta.nodata) and not _fits(meta.nodata, dtype):
         raise UsageError(f"--dtype {dtype.name} cannot hold the scene's nodata value, {meta.nodata:g}.")
-    if whole and survey.nodata_share and (meta.nodata is None or math.isnan(meta.nodata)):
+    if whole and survey.holes and (meta.nodata is None or math.isnan(meta.nodata)):
         raise UsageError(f"--dtype {dtype.name} has no NaN, which is what stands in the scene's holes.")
 
 
 def _fits(value: float, dtype: np.dtype[Any]) -> bool:
+    if dtype.kind == "f":
+        # Text rounds the largest numbers of a type to a little more than it holds.
+        with np.errstate(over="ignore"):
+            return math.isinf(value) or bool(np.isfinite(np.float64(value).astype(dtype)))
     least, most = _limits(dtype)
-    return least <= value <= most and (dtype.kind == "f" or float(value).is_integer())
+    return least <= value <= most and float(value).is_integer()
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:

@@ -121,6 +121,7 @@ def test_a_float_estimate_that_is_nodata_stays_an_estimate(dtype):
         ("f2", {"dtype": "<f4"}, (0, 1e5), "float16 holds .* 0 to 100000"),
         ("f4", {"dtype": "<f8", "nodata": -1.7e308}, (0, 1), "cannot hold .* nodata value, -1.7e"),
         ("f4", {"dtype": "<f8", "nodata": math.nan}, (0, 1), None),
+        ("f4", {"dtype": "<f4", "nodata": -3.40282346639e38}, (0, 1), None),  # as other tools round it
     ],
 )
 def test_a_type_that_cannot_hold_the_scene_is_refused(dtype, described, found, says):
@@ -204,7 +205,7 @@ def test_nothing_but_nodata_and_empty_ranges_are_refused(tmp_path):
 
 
 def test_holes_need_a_number_that_stands_for_them():
-    holey = replace(survey(0, 900), nodata_share=0.1)
+    holey = replace(survey(0, 900), holes=True)
     with pytest.raises(UsageError, match="no NaN"):
         refuse_narrow(np.dtype("i2"), meta(dtype="<f4"), holey)
     refuse_narrow(np.dtype("i2"), meta(dtype="<f4", nodata=-1.0), holey)
@@ -227,6 +228,42 @@ def test_bands_that_show_nothing_do_not_decide_the_range(tmp_path):
     assert found.constant == (None, None, None, -9999, np.float32(1e20), None)
     with pytest.raises(UsageError, match="-9999"):  # which is written, though no network sees it
         refuse_narrow(np.dtype("u2"), described, found)
+    assert Radiometry.of(described, found).floor == -math.inf  # a network of fixed size does see it
+    bright = replace(found, constant=(None, None, None, 0.0, 10000.0, None))
+    with pytest.raises(UsageError, match=r"round the scene's numbers, 0\.1"):
+        refuse_narrow(np.dtype("u2"), described, bright)
+
+
+def test_holes_of_bad_bands_are_none_of_the_scene(tmp_path):
+    pixels = np.random.default_rng(0).random((2, 9, 9)).astype("f4")
+    pixels[1, 3] = np.nan
+    for good in (True, False):
+        described = CubeMeta(2, 9, 9, pixels.dtype, good_bands=(True, good))
+        with create_cube(tmp_path / f"{good}.hdr", described) as cube:
+            cube.write(described.window, pixels)
+            assert Survey.of(cube).holes == good
+
+
+def test_only_what_is_doubtful_is_looked_at_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr("pdenet_cli.radiometry.BLOCK_VALUES", 6 * 20)
+    pixels = np.random.default_rng(0).random((6, 40, 20)).astype("f4")
+    pixels[[0, 2, 5]] = 0
+    described = CubeMeta(6, 40, 20, pixels.dtype, good_bands=(True,) * 5 + (False,))
+    with create_cube(tmp_path / "a.hdr", described) as cube:
+        cube.write(described.window, pixels)
+        really, asked = cube.read, []
+
+        def read(window=None, bands=slice(None)):
+            asked.append((window.row, *range(*bands.indices(6))))
+            return really(window, bands)
+
+        monkeypatch.setattr(cube, "read", read)
+        found = Survey.of(cube, at_most=1200)
+    assert found.constant == (0, None, 0, None, None, 0)
+    whole = {row for row, *bands in asked if len(bands) == 6}
+    assert sorted(asked) == sorted(
+        [(row, *range(6)) for row in whole] + [(row, b) for row in range(40) if row not in whole for b in (0, 2)]
+    )
 
 
 def test_a_band_with_one_number_throughout_is_usable_but_does_not_vary(tmp_path, monkeypatch):

@@ -307,6 +307,8 @@ def test_a_model_knows_what_it_began_with(pdenet, cubes, tmp_path):
     assert (told["steps"], told["seed"]) == (load_model(second).spec.steps, 7)
     assert told["began_with"]["sha256"] == load_model(first).sha256
     assert told["began_with"]["began_with"] == {}
+    with pytest.raises(UsageError, match="began with another model than first"):
+        train(plan(cubes, init=str(first), network="pdenet", steps=1), third, resume=True)
     shown = " ".join(pdenet("models", "show", third).stdout.split())
     assert "began with second, x4" in shown
     assert "began with first, x4" in shown

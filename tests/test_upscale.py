@@ -366,6 +366,39 @@ def test_a_new_run_clears_away_what_a_broken_off_one_left_of_other_maps(pdenet, 
     assert [path.name for path in tmp_path.glob(".*")] == [".fine_other.img.partial"]
 
 
+def test_the_partial_file_of_another_run_is_left_alone(scene, models, tmp_path):
+    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
+    settings = sharpen.Settings(tile=8, maps=("std",))
+    run = sharpen.Job(scene, tmp_path / "fine.tif", posterior, settings).run()
+    next(run), next(run)
+    run.close()
+    other = sharpen.Job(scene, tmp_path / "fine_std.tif", posterior, sharpen.Settings(tile=8)).run()
+    next(other), next(other)
+    list(sharpen.Job(scene, tmp_path / "fine.tif", posterior, sharpen.Settings()).run())
+    list(other)
+    assert (tmp_path / "fine_std.tif").exists()
+
+
+@pytest.mark.parametrize("told", ["[]", "5", '{"parts": null}', '{"parts": [1, "../x.partial"]}', "{"])
+def test_a_strange_journal_is_no_more_than_no_journal(scene, models, tmp_path, told):
+    (tmp_path / ".fine.hdr.journal").write_text(told + "\n")
+    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
+    list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, sharpen.Settings()).run())
+    assert (tmp_path / "fine.hdr").exists()
+
+
+def test_what_a_format_cannot_hold_is_refused_before_a_broken_off_run_is_touched(scene, models, tmp_path):
+    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
+    run = sharpen.Job(scene, tmp_path / "fine.bip", posterior, sharpen.Settings(tile=8)).run()
+    next(run), next(run)
+    run.close()
+    (tmp_path / "fine.img").touch()
+    parts = sorted(tmp_path.glob(".fine*"))
+    with pytest.raises(OutputError, match=r"fine\.img would be read as a part of fine\.hdr"):
+        sharpen.Job(scene, tmp_path / "fine.bip", posterior, sharpen.Settings(tile=8, resume=True))
+    assert sorted(tmp_path.glob(".fine*")) == parts
+
+
 def test_a_killed_run_resumes_to_the_same_bytes(pdenet, scene, models, tmp_path):
     tiles = ("--model", models / "pdenet.safetensors", "--tile", 4, "--samples", 2, "--with-uncertainty")
     (tmp_path / "a").mkdir()

@@ -92,7 +92,8 @@ def evaluate(
 ) -> None:
     """Score an estimate against the truth, or models against bicubic on truths made coarse for them.
 
-    MPSNR, PSNR, MSSIM, SAM, RMSE, ERGAS, CC and UIQI under a named protocol. Nodata and bad bands are left out.
+    MPSNR, PSNR, MSSIM, SAM, RMSE, ERGAS, CC and UIQI under a named protocol. Nodata and bad bands are left
+    out, and so are, for models, bands that hold one number throughout.
     --uncertainty adds coverage and width of the intervals, AUSE, AURG, Spearman and ENCE.
     """
     from pdenet_cli.formats.output import refuse_existing, refuse_folders, write_beside
@@ -203,7 +204,7 @@ def _show(evaluation: Evaluation) -> None:
             out.print(judged)
             out.print()
     for scene in evaluation.scenes:
-        left = f"{scene.share_left_out:.2%} of the numbers left out ({scene.bands_left_out} bad bands, nodata)"
+        left = f"{scene.share_left_out:.2%} of the numbers left out ({scene.bands_left_out} bands, nodata)"
         size = f"{len(scene.bands)} bands, {scene.rows} x {scene.columns} pixels"
         out.print(f"[dim]{escape(scene.name)}: {size}; {left}; 0..1 is {escape(scene.radiometry)}[/]")
     job = evaluation.job

@@ -81,7 +81,9 @@ def _show(description: Description) -> None:
         row("constant bands", f"{same} of {meta.bands} hold one number throughout")
     row("georeference", _georeference(meta.georeference))
     part = "" if survey.looked_at == 1 else f" (from {survey.looked_at:.1%} of the scene)"
-    row("values", f"{survey.minimum:g} to {survey.maximum:g}{part}")
+    some = (meta.good_bands and not all(meta.good_bands)) or any(n is not None for n in survey.constant)
+    which = " in the bands that vary and are not bad" if some else ""
+    row("values", f"{survey.minimum:g} to {survey.maximum:g}{which}{part}")
     nodata = "none declared" if meta.nodata is None else f"{meta.nodata:g}"
     row("nodata", f"{nodata}; {survey.nodata_share:.2%} of the numbers are nodata or not finite")
     row("radiometry", f"0..1 is {radiometry.reason}")

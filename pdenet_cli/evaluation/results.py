@@ -38,7 +38,7 @@ class SceneResult:
     column: int
     bands: tuple[int, ...]  # compared, counted from 0
     bands_left_out: int
-    share_left_out: float  # of all numbers in the part, bad bands included
+    share_left_out: float  # of all numbers in the part, bands left out included
     radiometry: str
     wavelengths: tuple[float, ...] | None  # of the compared bands, in nanometres
     systems: dict[str, Scores]

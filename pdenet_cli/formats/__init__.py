@@ -46,6 +46,7 @@ def open_cube(path: str | Path, variable: str | None = None, axes: str | None = 
 def create_cube(path: str | Path, meta: CubeMeta, *, overwrite: bool = False) -> Iterator[Cube]:
     """A new cube in the format of `path`'s suffix; its name appears only when the block ends well."""
     output = new_output(path, overwrite=overwrite)
+    output.refuse(meta)
     output.discard()
     try:
         with output.create(meta) as cube:

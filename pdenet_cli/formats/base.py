@@ -31,3 +31,4 @@ class Format:
     open: Callable[[Path, OpenOptions], Cube]
     create: Callable[[tuple[Path, ...], CubeMeta], Cube] | None = None  # None: only read
     outputs: Callable[[Path], tuple[Path, ...]] = lambda path: (path,)  # the file that readers open last
+    refuse: Callable[[tuple[Path, ...], CubeMeta], None] = lambda finals, meta: None  # what it cannot hold

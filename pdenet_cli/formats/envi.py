@@ -84,7 +84,8 @@ def _claimed(header: Path, files: Iterable[Path]) -> list[Path]:
 
 
 def _neighbours(path: Path) -> list[Path]:
-    return sorted(p for p in path.absolute().parent.iterdir() if p.is_file())
+    folder = path.absolute().parent
+    return sorted(p for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
 
 
 def _outputs(path: Path) -> tuple[Path, ...]:
@@ -102,26 +103,27 @@ def _in_the_way(data: Path, header: Path) -> list[Path]:
     return older + ([other] if other is not None and other.name < header.name else [])
 
 
-def _final(part: Path) -> Path:
-    """The name that a file gets when it is whole: `fine.bip` for `.fine.bip.partial`."""
-    return part.with_name(part.stem.removeprefix("."))
-
-
-def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
-    data, header = parts
-    data_name, name = _final(data), _final(header)
-    if others := _in_the_way(data_name, name):
-        met = f"{name.with_name(others[0].name)} would be read as a part of {name.name}"
+def _refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
+    data, header = finals
+    if others := _in_the_way(data, header):
+        met = f"{header.with_name(others[0].name)} would be read as a part of {header.name}"
         raise OutputError(f"{met}. Remove it, or give the output another name.")
-    said = data_name.suffix.lower().removeprefix(".")
-    if said in INTERLEAVES:
-        meta = replace(meta, interleave=said)
+    _refuse_misplaced(header, meta)
+
+
+def _code(meta: CubeMeta) -> int:
     codes = {kind: code for code, kind in DTYPES.items()}
     if meta.dtype.newbyteorder("=") not in codes:
         raise OutputError(f"ENVI cannot hold {meta.dtype.name}. Use --dtype float32 or another format.")
-    code = codes[meta.dtype.newbyteorder("=")]
-    fields = header_fields(meta, code)
-    _refuse_misplaced(name, meta, fields)
+    return codes[meta.dtype.newbyteorder("=")]
+
+
+def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
+    data, header = parts  # each with the name it will have, in that of a file that still grows
+    said = [name for name in INTERLEAVES if f".{name}" in map(str.lower, data.suffixes[-2:])]
+    if said:
+        meta = replace(meta, interleave=said[0])
+    fields = header_fields(meta, _code(meta))
     axes = INTERLEAVES[meta.interleave]
     array = RawArray(data, meta.dtype, meta.shape(axes))
     spy.write_envi_header(str(header), fields)
@@ -184,8 +186,9 @@ def _map_fields(meta: CubeMeta) -> dict[str, Any]:
     return fields
 
 
-def _refuse_misplaced(path: Path, meta: CubeMeta, fields: dict[str, Any]) -> None:
+def _refuse_misplaced(path: Path, meta: CubeMeta) -> None:
     """Stop before anything is written if the header would put the scene elsewhere, or nowhere."""
+    fields = header_fields(meta, _code(meta))
     where = meta.georeference
     if where.transform is not None:
         again = Header(path, {"map info": fields["map info"]}).georeference()
@@ -193,7 +196,7 @@ def _refuse_misplaced(path: Path, meta: CubeMeta, fields: dict[str, Any]) -> Non
         allowed = 1e-3 * min(math.hypot(xc, yc), math.hypot(xr, yr))  # of a pixel, at the corners of the scene
         for corner in ((0, 0), (meta.columns, 0), (0, meta.rows)):
             if not math.dist(where.ground(*corner), again.ground(*corner)) <= allowed:
-                met = "ENVI's map info cannot hold a mirrored or sheared grid"
+                met = "ENVI's map info cannot hold a grid that is mirrored, sheared or turned like this"
                 raise OutputError(f"{path}: {met}. Write a .tif instead.")
     elif where.points and GEO_POINTS not in fields:
         met = "ENVI holds ground control points only in latitude and longitude"
@@ -219,4 +222,4 @@ def _extra_text(value: Any) -> Any:
     return _plain(value)
 
 
-FORMAT = Format("ENVI", (".hdr", *DATA_SUFFIXES), _recognises, _open, _create, _outputs)
+FORMAT = Format("ENVI", (".hdr", *DATA_SUFFIXES), _recognises, _open, _create, _outputs, _refuse)

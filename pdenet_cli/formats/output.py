@@ -29,6 +29,10 @@ class Output:
     def parts(self) -> tuple[Path, ...]:
         return tuple(beside(final) for final in self.finals)
 
+    def refuse(self, meta: CubeMeta) -> None:
+        """Stop before anything is written if the format cannot say what `meta` says, or not under this name."""
+        self.format.refuse(self.finals, meta)
+
     def create(self, meta: CubeMeta) -> Cube:
         """The cube, ready to be written by windows; pixels of a broken-off attempt are still in it."""
         assert self.format.create is not None

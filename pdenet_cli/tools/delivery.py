@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,9 @@ class Delivery:
         return {name: str(path) for name, path in (self._paths | self.pages).items()}
 
     def refuse(self, sources: Sequence[Path]) -> None:
-        """No option makes a scene replace itself: it would be lost."""
+        """Stop where a format cannot hold its cube, or a scene would replace itself: that is never right."""
+        for output, meta in self.cubes.values():
+            output.refuse(meta)
         for final in self._finals:
             if any(final.exists() and final.samefile(source) for source in sources):
                 raise OutputError(f"{final} is the scene itself. Give the output another name.")
@@ -75,8 +78,12 @@ class Delivery:
         """Start anew; what an earlier run left half done, maybe of other cubes too, is gone."""
         self.refuse_existing()
         for name in self.journal.left(PARTS):
-            if name == Path(name).name and name.endswith(PARTIAL):  # nobody's word is taken for another file
-                remove(self.path.with_name(name))
+            part = self.path.with_name(Path(name).name)
+            stem = Path(part.name.removeprefix(".").removesuffix(PARTIAL)).stem
+            # A run of its own may be writing an output of that name by now.
+            taken = stem != self.path.stem and any(part.parent.glob(f".{escape(stem)}.*.journal"))
+            if part.name.endswith(PARTIAL) and not taken:
+                remove(part)
         self._discard()
         parts = [part.name for output, _ in self.cubes.values() for part in output.parts]
         self.journal.begin(job | {PARTS: parts})

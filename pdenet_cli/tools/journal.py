@@ -71,7 +71,8 @@ class Journal:
     def left(self, key: str) -> list[str]:
         """What a broken-off run said of itself under a key, empty if there was none."""
         told = self._read()
-        return [] if told is None else list(told[0].get(key, ()))
+        found = None if told is None else told[0].get(key)
+        return [word for word in found if isinstance(word, str)] if isinstance(found, list) else []
 
     def _read(self) -> tuple[dict[str, Any], list[str]] | None:
         try:
@@ -79,6 +80,8 @@ class Journal:
             begun = json.loads(first)
         except (OSError, ValueError):
             return None  # not there, or broken off while it wrote its first line
+        if not isinstance(begun, dict):
+            return None
         return begun, [step for step in steps[:-1] if step]  # a last line without its end was not finished
 
     def end(self) -> None:

@@ -81,6 +81,10 @@ class Sitting:
                 raise UsageError(
                     f"--resume: {self.files.last} is of another run: {_differing(name, met, wanted)}."
                 )
+        began, given = last.spec.began_with, self.spec.began_with
+        if given and given.get("sha256") != began.get("sha256"):
+            raise UsageError(f"--resume: {self.files.last} began with another model than {given.get('name')}.")
+        self.spec = replace(self.spec, began_with=began)
         if (values := last.spec.extra.get("training")) is None:
             raise ModelError(f"--resume: {self.files.last} is a model, not a checkpoint.")
         self.trainer.restore(last.network, training_tensors(self.files.last), values)
