@@ -14,14 +14,15 @@ The map of the house; imports only go down (a test enforces it):
       formats/       the FORMATS table, open_cube, create_cube
       degradation.py  tiling.py  summaries.py  metrics.py  picture.py  risk_control.py
     2 cube.py        Window, CubeMeta, Cube
-      georeference.py  radiometry.py
+      georeference.py  survey.py  radiometry.py
     1 errors.py      PdenetError and its children, each with its exit code
 """
 
 from pdenet_cli.cube import Cube, CubeMeta, Window
 from pdenet_cli.formats import create_cube, open_cube
 from pdenet_cli.models import load_model
-from pdenet_cli.radiometry import Radiometry, Survey
+from pdenet_cli.radiometry import Radiometry
+from pdenet_cli.survey import Survey
 
 __version__ = "0.1.0"
 

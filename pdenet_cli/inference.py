@@ -21,7 +21,7 @@ from pdenet_cli.errors import ResourceError
 from pdenet_cli.formats.limits import free_memory
 from pdenet_cli.models import Model
 from pdenet_cli.networks.runtime import tune_process
-from pdenet_cli.radiometry import Radiometry, valid
+from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.summaries import (
     USUAL,
     Evidence,
@@ -35,6 +35,7 @@ from pdenet_cli.summaries import (
     repeated,
     roughness,
 )
+from pdenet_cli.survey import valid
 from pdenet_cli.tiling import Plan, Span, Tile
 
 MEMORY_SHARE = 0.5  # of what is free, if the user gives no limit

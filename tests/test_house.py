@@ -13,6 +13,7 @@ STOREYS = [
     {"errors"},
     {"georeference"},
     {"cube"},
+    {"survey"},
     {"radiometry"},
     {"degradation"},
     {"networks", "formats", "tiling", "summaries", "metrics", "report", "picture", "risk_control"},

@@ -11,7 +11,8 @@ from hypothesis.extra import numpy as hnp
 
 from pdenet_cli import CubeMeta, Radiometry, Survey, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, UsageError
-from pdenet_cli.radiometry import refuse_narrow, valid
+from pdenet_cli.radiometry import refuse_narrow
+from pdenet_cli.survey import valid
 
 
 def survey(low, high, bands=2):
@@ -176,7 +177,7 @@ def test_a_large_scene_is_surveyed_in_parts_that_agree_with_the_whole(tmp_path):
 
 
 def test_what_a_partial_survey_did_not_see_is_not_taken_for_absent(tmp_path, monkeypatch):
-    monkeypatch.setattr("pdenet_cli.radiometry.BLOCK_VALUES", 3 * 20)  # one row at a time
+    monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", 3 * 20)  # one row at a time
     described = CubeMeta(3, 20, 20, np.dtype("f4"))
     pixels = np.random.default_rng(0).uniform(100, 200, (3, 20, 20)).astype("f4")
     pixels[0, 0] = -50
@@ -245,7 +246,7 @@ def test_holes_of_bad_bands_are_none_of_the_scene(tmp_path):
 
 
 def test_only_what_is_doubtful_is_looked_at_twice(tmp_path, monkeypatch):
-    monkeypatch.setattr("pdenet_cli.radiometry.BLOCK_VALUES", 6 * 20)
+    monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", 6 * 20)
     pixels = np.random.default_rng(0).random((6, 40, 20)).astype("f4")
     pixels[[0, 2, 5]] = 0
     described = CubeMeta(6, 40, 20, pixels.dtype, good_bands=(True,) * 5 + (False,))
@@ -267,7 +268,7 @@ def test_only_what_is_doubtful_is_looked_at_twice(tmp_path, monkeypatch):
 
 
 def test_a_band_with_one_number_throughout_is_usable_but_does_not_vary(tmp_path, monkeypatch):
-    monkeypatch.setattr("pdenet_cli.radiometry.BLOCK_VALUES", 100)
+    monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", 100)
     pixels = np.random.default_rng(0).integers(1, 900, (5, 40, 20)).astype("i2")
     pixels[1], pixels[2], pixels[3], pixels[4] = 0, 7, 7, -1
     pixels[2, 0, :5] = -1  # nodata does not count
@@ -285,7 +286,7 @@ def test_a_band_with_one_number_throughout_is_usable_but_does_not_vary(tmp_path,
 
 
 def test_a_scene_whose_numbers_the_first_look_missed_is_not_called_empty(tmp_path, monkeypatch):
-    monkeypatch.setattr("pdenet_cli.radiometry.BLOCK_VALUES", 100)
+    monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", 100)
     pixels = np.full((2, 80, 20), -1, "i2")
     pixels[:, 0] = np.arange(20)
     meta = CubeMeta(2, 80, 20, pixels.dtype, nodata=-1)

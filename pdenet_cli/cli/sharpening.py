@@ -161,7 +161,7 @@ def _conclude(job: Job) -> None:
         what = "sharpened cube" if name == "mean" else name.replace("_", " ")
         out.print(f"{escape(path)}  [dim]{what}[/]")
     spent = time_text(job.report.seconds)
-    out.print(f"[dim]{escape(str(job.delivery.report))}: {job.radiometry.reason}; {spent}[/]")
+    out.print(f"[dim]{escape(str(job.delivery.report_path))}: {job.radiometry.reason}; {spent}[/]")
 
 
 def _show_forecast(scene: Path, forecast: Forecast) -> None:

@@ -34,8 +34,8 @@ class Delivery:
     page: bool = False
 
     @property
-    def report(self) -> Path:
-        return self._named("{}.report.json")
+    def report_path(self) -> Path:
+        return self._named(".report.json")
 
     @property
     def journal(self) -> Journal:
@@ -45,7 +45,7 @@ class Delivery:
     def pages(self) -> dict[str, Path]:
         """The page and its picture, if they are wished for."""
         kinds = {"page": "html", "picture": "png"} if self.page else {}
-        return {kind: self._named("{}_uncertainty." + suffix) for kind, suffix in kinds.items()}
+        return {kind: self._named(f"_uncertainty.{suffix}") for kind, suffix in kinds.items()}
 
     @property
     def names(self) -> dict[str, str]:
@@ -63,11 +63,11 @@ class Delivery:
     def refuse_existing(self) -> None:
         """Stop where something would be replaced without having been told to."""
         shown = (*(self._pictures if self.quicklook else ()), *self.pages.values())
-        refuse_existing((*self._finals, *shown, self.report), self.overwrite)
+        refuse_existing((*self._finals, *shown, self.report_path), self.overwrite)
 
     def made(self, job: dict[str, Any]) -> Report | None:
         """The report of an earlier run that made these very cubes, if they are all still there."""
-        report = Report.read(self.report)
+        report = Report.read(self.report_path)
         if report is None or report.job != job or self.journal.path.exists():
             return None
         names = {name: Path(path).name for name, path in report.outputs.items()}
@@ -112,16 +112,16 @@ class Delivery:
 
     def complete(self, report: Report) -> None:
         """Every pixel is written."""
-        beside(self.report).write_text(json.dumps(finite(asdict(report)), indent=2))
+        beside(self.report_path).write_text(json.dumps(finite(asdict(report)), indent=2))
         self.journal.note(COMPLETE)
 
     def commit(self, scene: str) -> Report:
         """Give all files their names; where this fails no pixel is lost, and another run can begin here."""
         for output, _ in self.cubes.values():
             output.commit()
-        if beside(self.report).exists():
-            rename(beside(self.report), self.report)
-        report = Report.read(self.report)
+        if beside(self.report_path).exists():
+            rename(beside(self.report_path), self.report_path)
+        report = Report.read(self.report_path)
         assert report is not None
         self.show(scene, report)
         self.journal.end()
@@ -151,10 +151,10 @@ class Delivery:
         """Each picture, and the cube that it shows."""
         return {path.with_suffix(".png"): path for path in self._paths.values()}
 
-    def _named(self, form: str) -> Path:
-        return self.path.with_name(form.format(self.path.stem))
+    def _named(self, ending: str) -> Path:
+        return self.path.with_name(self.path.stem + ending)
 
     def _discard(self) -> None:
         for output, _ in self.cubes.values():
             output.discard()
-        remove(beside(self.report))
+        remove(beside(self.report_path))

@@ -10,8 +10,9 @@ from pdenet_cli.cube import CubeMeta
 from pdenet_cli.formats import open_cube
 from pdenet_cli.formats.output import write_beside
 from pdenet_cli.picture import Picture, png, quicklook
-from pdenet_cli.radiometry import Radiometry, Survey
+from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.report import finite
+from pdenet_cli.survey import Survey
 
 
 @dataclass(frozen=True)

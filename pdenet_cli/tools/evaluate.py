@@ -40,7 +40,7 @@ def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: Settin
         if other.meta.shape() != target.meta.shape():
             met = f"{guess} is {_size(other)} and {truth} {_size(target)}"
             raise UsageError(f"{met} (bands x rows x columns); only cubes of one shape can be compared.")
-        view = truth_view(target, factor, settings, 1, target.meta.bands)  # two files are compared as they are
+        view = truth_view(target, factor, settings, multiple=1, count=target.meta.bands)  # all, as they are
         # The truth decides what 0 and 1 are; what stands for nothing is the estimate's own affair.
         radiometry = replace(view.radiometry, nodata=other.meta.nodata)
         name = guess.name if guess.name != TRUTH else str(guess)
@@ -137,7 +137,8 @@ class Contest:
         with open_truth(path, self.settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
             # A network for a fixed number of bands must get them all, and then all systems do.
             counts = [p.network.bands for p in self.posteriors.values() if p.network.bands is not None]
-            truth = truth_view(cube, self.scale, self.settings, self.scale, next(iter(counts), None))
+            count = next(iter(counts), None)
+            truth = truth_view(cube, self.scale, self.settings, multiple=self.scale, count=count)
             low = coarse(truth, self.degradation, self.seed)
             views: dict[str, View] = {}
             seconds: dict[str, float] = {}

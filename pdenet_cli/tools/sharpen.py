@@ -16,9 +16,10 @@ from pdenet_cli.errors import FormatError, ModelError, UsageError
 from pdenet_cli.formats import envi, open_cube, output_format, writable_suffixes
 from pdenet_cli.formats.output import Output, unwritable
 from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve, usable_memory
-from pdenet_cli.radiometry import Radiometry, Survey, refuse_narrow
+from pdenet_cli.radiometry import Radiometry, refuse_narrow
 from pdenet_cli.report import Report, finite, hashes, versions
 from pdenet_cli.summaries import MEAN, USUAL, Question
+from pdenet_cli.survey import Survey
 from pdenet_cli.tiling import plan_tiles
 from pdenet_cli.tools.delivery import COMPLETE, Delivery
 from pdenet_cli.tools.maps import Maps
@@ -113,7 +114,7 @@ class Job:
             with delivery.journal.held():
                 yield from self._work(job, started, say)
         except OSError as error:
-            raise unwritable(delivery.report.parent, error) from error
+            raise unwritable(delivery.report_path.parent, error) from error
 
     def _work(self, job: dict[str, Any], started: float, say: Callable[[str], None]) -> Iterator[tuple[int, int]]:
         begun = self._begun(job, say) if self.settings.resume else None

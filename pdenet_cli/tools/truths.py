@@ -12,8 +12,9 @@ from pdenet_cli.evaluation.view import View
 from pdenet_cli.formats import open_cube
 from pdenet_cli.inference import Ensemble
 from pdenet_cli.metrics import PROTOCOLS
-from pdenet_cli.radiometry import Radiometry, Survey
+from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.report import versions
+from pdenet_cli.survey import Survey
 from pdenet_cli.training.data import held_out
 
 PARTS = ("whole", "lower-right")

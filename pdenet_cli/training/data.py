@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from pdenet_cli.cube import Cube, Pixels, Window
 from pdenet_cli.errors import FormatError, ResourceError
 from pdenet_cli.formats.limits import free_memory
-from pdenet_cli.radiometry import Radiometry, Survey
+from pdenet_cli.radiometry import Radiometry
+from pdenet_cli.survey import Survey
 
 SMALLEST = 4  # low-resolution pixels on a side, below which neither a patch nor a validation part says much
 

@@ -1,0 +1,165 @@
+"""A look over the numbers of a scene before any work: their range, and which bands show something."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdenet_cli.cube import Cube, CubeMeta, Pixels, Window
+from pdenet_cli.errors import FormatError
+
+SURVEY_VALUES = 1 << 28  # a scene with more numbers than this is surveyed in evenly spread blocks
+BLOCK_VALUES = 1 << 23
+PERCENTILE_VALUES = 1 << 20
+
+
+def valid(pixels: Pixels, nodata: float | None) -> NDArray[np.bool_]:
+    """Where there is something: finite and not the file's nodata value."""
+    there = np.isfinite(pixels)
+    if nodata is not None and not math.isnan(nodata):
+        # A float32 file stores the nearest float32 of its nodata value, so compare in the file's own type.
+        with np.errstate(over="ignore"):
+            value = np.float64(nodata).astype(pixels.dtype) if pixels.dtype.kind == "f" else nodata
+        there &= pixels != value
+    return there
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a look over the numbers of a scene found; all of it speaks of valid numbers only.
+
+    The smallest, the largest and the percentile are those of the bands that show something: what stands in a
+    band that is marked bad or holds one number throughout says nothing of the others.
+    """
+
+    minimum: float
+    maximum: float
+    top: float  # the 99.9th percentile
+    means: tuple[float, ...]  # per band, NaN for a band with no valid number
+    nodata_share: float
+    looked_at: float  # the share of the scene that was read
+    constant: tuple[float | None, ...] = ()  # per band: the one number that it holds throughout; empty: none does
+    holes: bool = False  # some usable band lacks some of its numbers
+
+    @classmethod
+    def of(cls, cube: Cube, at_most: int = SURVEY_VALUES) -> Survey:
+        """A survey of `cube`: all of it, or evenly spread blocks of about `at_most` numbers."""
+        meta = cube.meta
+        if meta.dtype.kind not in "uifb":
+            raise FormatError(f"{cube.path}: {meta.dtype.name} numbers are not an image to sharpen.")
+        side = max(1, BLOCK_VALUES // (meta.bands * meta.columns))
+        blocks = list(meta.window.blocks(side, meta.columns))
+        every = max(1, math.ceil(meta.bands * meta.rows * meta.columns / at_most))
+        chosen = range(every // 2, len(blocks), every)
+        look = _Look(cube, len(chosen))
+        for i in chosen:
+            look.over(blocks[i])
+        # What the chosen blocks have not may be in another.
+        rest = iter([block for i, block in enumerate(blocks) if i not in chosen])
+        while not look.picked and (block := next(rest, None)) is not None:
+            look.over(block)
+        if not look.picked:
+            raise FormatError(f"{cube.path}: no valid number in the cube; every pixel is nodata.")
+        for block in rest:
+            look.again(block)
+        return look.survey()
+
+    def usable_bands(self, meta: CubeMeta) -> tuple[int, ...]:
+        """The bands that show something or might: not marked bad, and with at least one valid number."""
+        good = meta.good_bands or (True,) * meta.bands
+        return tuple(b for b in range(meta.bands) if good[b] and not math.isnan(self.means[b]))
+
+    def varying_bands(self, meta: CubeMeta) -> tuple[int, ...]:
+        """The usable bands that hold more than one number; all usable ones if none does.
+
+        In a band that was set to zero, as those of water vapour often are, a network would let its neighbours
+        shine through.
+        """
+        usable = self.usable_bands(meta)
+        return tuple(b for b in usable if not self.constant or self.constant[b] is None) or usable
+
+    def ends(self, meta: CubeMeta) -> tuple[float, float]:
+        """The smallest and the largest number of all usable bands, those that hold one number too."""
+        alone = [self.constant[b] for b in self.usable_bands(meta)] if self.constant else []
+        numbers = [self.minimum, self.maximum, *(number for number in alone if number is not None)]
+        return min(numbers), max(numbers)
+
+    def bands_for(self, meta: CubeMeta, count: int | None) -> tuple[int, ...]:
+        """The bands that a network sees which takes so many, None for any number: then only those that vary."""
+        return self.varying_bands(meta) if count is None else self.usable_bands(meta)
+
+
+class _Look:
+    """What is known of each band of a scene, block by block."""
+
+    def __init__(self, cube: Cube, blocks: int) -> None:
+        """`blocks`: how many will be looked over, each for its share of the percentile."""
+        self.cube, self.blocks, bands = cube, blocks, cube.meta.bands
+        self.good = np.array(cube.meta.good_bands or (True,) * bands)
+        self.sums, self.counts = np.zeros(bands), np.zeros(bands, np.int64)
+        self.missing = np.zeros(bands, np.int64)  # numbers
+        self.lows, self.highs = np.full(bands, np.inf), np.full(bands, -np.inf)
+        self.seen = self.nothing = 0  # numbers looked over, and how many of them were none
+        self.picked: list[tuple[NDArray[np.intp], Pixels]] = []  # some numbers, and of which bands
+
+    @property
+    def vary(self) -> NDArray[np.bool_]:
+        """Which bands have two different numbers."""
+        return self.highs > self.lows
+
+    def over(self, block: Window) -> None:
+        """Look over all bands of a block."""
+        pixels, there = self._read(block, 0, self.cube.meta.bands)
+        numbers = pixels[there]
+        self.seen += pixels.size
+        self.nothing += pixels.size - numbers.size
+        if numbers.size:
+            step = max(1, numbers.size * self.blocks // PERCENTILE_VALUES)
+            ends = there.sum((1, 2)).cumsum()  # of each band's numbers among all
+            bands = np.searchsorted(ends, np.arange(0, numbers.size, step), side="right")
+            self.picked.append((bands, numbers[::step].copy()))  # a view would keep the whole block
+
+    def again(self, block: Window) -> None:
+        """Look at those good bands of another block that have shown no two different numbers yet."""
+        doubtful = np.flatnonzero(self.good & ~self.vary)
+        for run in np.split(doubtful, np.flatnonzero(np.diff(doubtful) > 1) + 1):
+            if run.size:
+                self._read(block, int(run[0]), int(run[-1]) + 1)
+
+    def survey(self) -> Survey:
+        """All that was found."""
+        there = self.counts > 0
+        # How bright the scene is, good bands that vary say; else what there is.
+        telling = next(b for b in (self.good & self.vary, self.good & there, there) if b.any())
+        sampled = np.concatenate([numbers[telling[bands]] for bands, numbers in self.picked]).astype(np.float64)
+        maximum = float(self.highs[telling].max())
+        with np.errstate(invalid="ignore"):
+            means = self.sums / self.counts
+        same = there & ~self.vary
+        return Survey(
+            minimum=float(self.lows[telling].min()),
+            maximum=maximum,
+            top=float(np.percentile(sampled, 99.9)) if sampled.size else maximum,
+            means=tuple(means.tolist()),
+            nodata_share=self.nothing / self.seen,
+            looked_at=self.seen / math.prod(self.cube.meta.shape()),
+            constant=tuple(low if alone else None for low, alone in zip(self.lows.tolist(), same, strict=True)),
+            holes=bool((self.missing[self.good & there] > 0).any()),
+        )
+
+    def _read(self, block: Window, first: int, last: int) -> tuple[Pixels, NDArray[np.bool_]]:
+        """The pixels of some neighbouring bands and where they are valid, taken into account."""
+        pixels = self.cube.read(block, slice(first, last))
+        there = valid(pixels, self.cube.meta.nodata)
+        for band, (plane, known) in enumerate(zip(pixels, there, strict=True), start=first):
+            numbers = plane[known]
+            self.missing[band] += plane.size - numbers.size
+            if numbers.size:
+                self.sums[band] += numbers.sum(dtype=np.float64)
+                self.counts[band] += numbers.size
+                self.lows[band] = min(self.lows[band], float(numbers.min()))
+                self.highs[band] = max(self.highs[band], float(numbers.max()))
+        return pixels, there
