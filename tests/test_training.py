@@ -20,7 +20,7 @@ from skimage.metrics import peak_signal_noise_ratio
 from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ModelError, OutputError, TrainingError, UsageError
-from pdenet_cli.models import load_model, read_tensors
+from pdenet_cli.models import load_model, read_tensors, save_model, training_tensors
 from pdenet_cli.networks import Network
 from pdenet_cli.tools import train as tool
 from pdenet_cli.tools.train import Note, Plan, find_cubes, train
@@ -309,6 +309,10 @@ def test_a_model_knows_what_it_began_with(pdenet, cubes, tmp_path):
     assert told["began_with"]["began_with"] == {}
     with pytest.raises(UsageError, match="began with another model than first"):
         train(plan(cubes, init=str(first), network="pdenet", steps=1), third, resume=True)
+    last = load_model(tmp_path / "third.last.safetensors")
+    unsaid = replace(last, spec=replace(last.spec, began_with={}))  # as an older version wrote it
+    save_model(tmp_path / "third.last.safetensors", unsaid, training_tensors(tmp_path / "third.last.safetensors"))
+    train(plan(cubes, init=str(second), steps=1), third, resume=True)
     shown = " ".join(pdenet("models", "show", third).stdout.split())
     assert "began with second, x4" in shown
     assert "began with first, x4" in shown

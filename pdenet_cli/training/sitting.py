@@ -82,7 +82,7 @@ class Sitting:
                     f"--resume: {self.files.last} is of another run: {_differing(name, met, wanted)}."
                 )
         began, given = last.spec.began_with, self.spec.began_with
-        if given and given.get("sha256") != began.get("sha256"):
+        if given and began and given["sha256"] != began.get("sha256"):  # an older version did not say
             raise UsageError(f"--resume: {self.files.last} began with another model than {given.get('name')}.")
         self.spec = replace(self.spec, began_with=began)
         if (values := last.spec.extra.get("training")) is None:
