@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.formats.envi_header import DTYPES
+from pdenet_cli.formats.envi_header import DTYPES, Header
 from pdenet_cli.georeference import Georeference, GroundPoint
 
 PIXELS = np.arange(2 * 3 * 4, dtype="<u2").reshape(2, 3, 4)
@@ -177,7 +177,25 @@ def test_a_header_keeps_the_geo_points_it_has(tmp_path):
     meta.extra["geo points"] = "{1, 1, 48.5, 11.5}"
     with create_cube(tmp_path / "fine.hdr", meta):
         pass
-    assert open_cube(tmp_path / "fine.hdr").meta.extra["geo points"] == "{1, 1, 48.5, 11.5}"
+    assert Header.read(tmp_path / "fine.hdr").fields["geo points"] == "{1, 1, 48.5, 11.5}"
+
+
+def test_geo_points_are_ground_control_points_in_any_other_format(tmp_path):
+    fields = {"geo points": "{1, 1, 48.5, 11.5,\n 4.5, 1, 48.5, 11.75,\n 1, 3.5, 48.25, 11.5}"}
+    with open_cube(write(tmp_path, fields)) as cube, create_cube(tmp_path / "fine.tif", cube.meta.upscaled(4)):
+        pass
+    with rasterio.open(tmp_path / "fine.tif") as reference:
+        points, system = reference.gcps
+    assert system.to_epsg() == 4326
+    assert [(p.col, p.row, p.x, p.y) for p in points] == [
+        (0, 0, 11.5, 48.5), (14, 0, 11.75, 48.5), (0, 10, 11.5, 48.25)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("points", ["{1, 1, 48.5}", "{1, 1, north, 11.5}", "{}"])
+def test_geo_points_that_are_not_understood_are_no_points(tmp_path, points):
+    with open_cube(write(tmp_path, {"geo points": points})) as cube:
+        assert cube.meta.georeference.points == ()
 
 
 @pytest.mark.parametrize("system", ["EPSG:32632", None])

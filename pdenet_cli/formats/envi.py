@@ -14,14 +14,12 @@ from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import crs
 from pdenet_cli.formats.base import Format, OpenOptions
-from pdenet_cli.formats.envi_header import DTYPES, UPSIDE_DOWN, Header
+from pdenet_cli.formats.envi_header import DTYPES, GEO_POINTS, UPSIDE_DOWN, Header
 from pdenet_cli.formats.raw import RawArray
 
 DATA_SUFFIXES = (".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".cube")
 NOT_DATA = {".hdr", ".xml", ".txt", ".json", ".png", ".jpg", ".csv", ".sta", ".enp", ".partial", ".ovr"}
 NOT_DATA |= {".tif", ".tiff"}  # DESIS keeps an ENVI header beside its TIFF
-
-GEO_POINTS = "geo points"
 
 
 def _recognises(path: Path, head: bytes) -> bool:

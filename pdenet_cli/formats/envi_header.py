@@ -17,7 +17,7 @@ from spectral.io import envi as spy
 from pdenet_cli.cube import INTERLEAVES, CubeMeta
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats import crs
-from pdenet_cli.georeference import Georeference
+from pdenet_cli.georeference import Georeference, GroundPoint
 
 DTYPES = {int(code): np.dtype(kind) for code, kind in spy.dtype_map}
 MAX_HEADER_BYTES = 64 << 20
@@ -32,6 +32,9 @@ KNOWN |= {"reflectance scale factor", "data gain values", "data offset values"}
 KNOWN |= {"map info", "coordinate system string"}
 
 UPSIDE_DOWN = 180.0  # as a rotation it means, to GDAL and so to us, rows that go north: not half a turn
+
+GEO_POINTS = "geo points"  # column, row, latitude, longitude of each
+DEGREES = "EPSG:4326"
 
 RPC = "rpc info"  # holds for the pixels of this one file, and we cannot write it for finer ones
 
@@ -86,7 +89,9 @@ class Header:
         defaults = self.numbers("default bands")
         good = self.numbers("bbl")
         bands = self.size("bands")
-        known = LAYOUT | KNOWN | {RPC}
+        where = self.georeference()
+        # Beside a grid of its own, a scene keeps them as words.
+        known = LAYOUT | KNOWN | {RPC} | ({GEO_POINTS} if where.points else set())
         doubts = {
             "no byte order in the header: little-endian assumed": "byte order" not in self.fields,
             f"{RPC} left out: it does not hold for finer pixels": RPC in self.fields,
@@ -108,7 +113,7 @@ class Header:
             reflectance_scale=scale if scale else None,
             gains=self.numbers("data gain values"),
             offsets=self.numbers("data offset values"),
-            georeference=self.georeference(),
+            georeference=where,
             extra={name: value for name, value in self.fields.items() if name not in known},
             notes=tuple(note for note, holds in doubts.items() if holds),
         )
@@ -127,7 +132,8 @@ class Header:
         items = self.items("map info")
         system = self.fields.get("coordinate system string", "").strip("{} \t\r\n") or None
         if items is None or len(items) < 7:
-            return Georeference(crs=system)
+            points = self.points()
+            return Georeference(crs=system or (DEGREES if points else None), points=points)
         try:
             column, row, x, y, width, height = (float(item) for item in items[1:7])
         except ValueError:
@@ -146,6 +152,15 @@ class Header:
             anchor=(column, row),
             native={"map info": (items[0], tail)} | ({"wkt": system} if system else {}),
         )
+
+    def points(self) -> tuple[GroundPoint, ...]:
+        """Its ground control points, in degrees; none where the numbers are not four for each."""
+        numbers = self.numbers(GEO_POINTS) or ()
+        if len(numbers) % 4:
+            return ()
+        # Pixel corners are counted from 1, and the latitude comes first.
+        fours = zip(*(numbers[i::4] for i in range(4)), strict=True)
+        return tuple(GroundPoint(column - 1, row - 1, x, y) for column, row, y, x in fours)
 
     def size(self, name: str) -> int:
         value = self.integer(name, None)
