@@ -348,7 +348,13 @@ def test_what_cannot_be_judged_is_said_in_a_line(models, names, samples, setting
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"), [(("--uncertainty",), "give --model"), (("--level", "0.8"), "give --uncertainty")]
+    ("arguments", "says"),
+    [
+        (("--uncertainty",), "--uncertainty is about the samples of a model; give --model"),
+        (("--samples", "4"), "--samples is about"),
+        (("--ensemble", "flips"), "--ensemble is about"),
+        (("--level", "0.8"), "give --uncertainty"),
+    ],
 )
 def test_wrong_options_end_in_a_line(pdenet, truths, arguments, says):
     ran = pdenet("evaluate", *truths, *arguments)

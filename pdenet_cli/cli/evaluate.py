@@ -52,8 +52,13 @@ def evaluate(
         typer.Option(help="Score what this model makes of each TRUTH made coarse; may be given several times."),
     ] = None,
     samples: Annotated[
-        str, typer.Option(help="Draws of the network; a list (1,2,5,10,20) studies how scores grow.", metavar="N")
-    ] = "8",
+        str | None,
+        typer.Option(
+            help="Draws of the network; a list (1,2,5,10,20) studies how scores grow.",
+            metavar="N",
+            show_default="8",
+        ),
+    ] = None,
     protocol: Annotated[
         str, typer.Option(help="Whose definitions of the metrics: pdenet, mcnet, sspsr.")
     ] = "pdenet",
@@ -101,8 +106,9 @@ def evaluate(
 
     if pixel and html is None:
         raise UsageError("--pixel chooses what the page shows; give --html FILE too.")
-    if uncertainty and not model:
-        raise UsageError("--uncertainty judges the samples of a model; give --model too.")
+    for option, given in {"uncertainty": uncertainty, "samples": samples, "ensemble": ensemble}.items():
+        if given and not model:
+            raise UsageError(f"--{option} is about the samples of a model; give --model too.")
     if level is not None and not uncertainty:
         raise UsageError("--level is that of the intervals; give --uncertainty too.")
     files_to_write = tuple(path for path in (html, csv) if path is not None)
@@ -122,7 +128,7 @@ def evaluate(
         level=0.9 if level is None else level,
         ensemble=cast("Ensemble | None", ensemble),  # unknown ones are refused there
     )
-    evaluation = _evaluate(files, model or [], parse_samples(samples), scale, seed, device, settings)
+    evaluation = _evaluate(files, model or [], parse_samples(samples or "8"), scale, seed, device, settings)
     if html is not None:
         from pdenet_cli.pages.evaluation import evaluation_page
 
