@@ -32,3 +32,4 @@ class Format:
     create: Callable[[tuple[Path, ...], CubeMeta], Cube] | None = None  # None: only read
     outputs: Callable[[Path], tuple[Path, ...]] = lambda path: (path,)  # the file that readers open last
     refuse: Callable[[tuple[Path, ...], CubeMeta], None] = lambda finals, meta: None  # what it cannot hold
+    named: Callable[[Path, CubeMeta], CubeMeta] = lambda path, meta: meta  # what the name says of the layout

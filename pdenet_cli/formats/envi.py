@@ -116,11 +116,13 @@ def _code(meta: CubeMeta) -> int:
     return codes[meta.dtype.newbyteorder("=")]
 
 
+def _named(path: Path, meta: CubeMeta) -> CubeMeta:
+    said = path.suffix.lower().removeprefix(".")
+    return replace(meta, interleave=said) if said in INTERLEAVES else meta
+
+
 def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
-    data, header = parts  # each with the name it will have, in that of a file that still grows
-    said = [name for name in INTERLEAVES if f".{name}" in map(str.lower, data.suffixes[-2:])]
-    if said:
-        meta = replace(meta, interleave=said[0])
+    data, header = parts
     fields = header_fields(meta, _code(meta))
     axes = INTERLEAVES[meta.interleave]
     array = RawArray(data, meta.dtype, meta.shape(axes))
@@ -220,4 +222,4 @@ def _extra_text(value: Any) -> Any:
     return _plain(value)
 
 
-FORMAT = Format("ENVI", (".hdr", *DATA_SUFFIXES), _recognises, _open, _create, _outputs, _refuse)
+FORMAT = Format("ENVI", (".hdr", *DATA_SUFFIXES), _recognises, _open, _create, _outputs, _refuse, _named)

@@ -37,7 +37,7 @@ class Output:
         """The cube, ready to be written by windows; pixels of a broken-off attempt are still in it."""
         assert self.format.create is not None
         try:
-            return self.format.create(self.parts, meta)
+            return self.format.create(self.parts, self.format.named(self.path, meta))
         except OSError as error:
             raise unwritable(self.path, error) from error
 
