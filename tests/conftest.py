@@ -1,5 +1,6 @@
-"""What the tests share: where real cubes are, cubes made on the fly, and the command as a user runs it."""
+"""What the tests share: where real cubes are, cubes and models made on the fly, the command as a user runs it."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from pdenet_cli import CubeMeta, create_cube
+from pdenet_cli.georeference import Georeference
 
 # Two test processes on two cores: one thread each, before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -67,3 +69,68 @@ def make_cube(tmp_path):
         return path, pixels
 
     return make
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Weights files of small untrained networks: `pdenet` with chance, `calibrated` too, `template` without."""
+    import torch
+
+    from pdenet_cli.models import Model, ModelSpec, save_model
+    from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
+
+    folder = tmp_path_factory.mktemp("models")
+    torch.manual_seed(0)
+    config = dataclasses.replace(CONFIGS["tiny"], stages=1, units=2)
+    for name, kind in (("pdenet", PDENet), ("template", TemplateNet)):
+        spec = ModelSpec(name, dataclasses.asdict(config), 4, {}, "test")
+        model = Model(spec, kind(config))
+        save_model(folder / f"{name}.safetensors", model)
+        if name == "pdenet":
+            told = dataclasses.replace(spec, extra={"calibration": calibration().to_dict()})
+            save_model(folder / "calibrated.safetensors", dataclasses.replace(model, spec=told))
+    return folder
+
+
+def calibration(**settings):
+    """The calibration that two scenes of random errors, about twice their spread, give."""
+    from pdenet_cli.calibration import Calibration, Errors
+
+    rng = np.random.default_rng(0)
+    spread, stratum = np.ones((1, 60, 60), np.float32), rng.integers(0, 2, (1, 60, 60))
+    scenes = [Errors.of(2 * rng.normal(size=spread.shape), spread, stratum, spread > 0) for _ in range(2)]
+    return Calibration.fit(scenes, samples=4, scenes=[{"name": "a"}, {"name": "b"}], **settings)
+
+
+@pytest.fixture
+def scene(tmp_path):
+    """A small georeferenced ENVI scene."""
+    meta = CubeMeta(
+        5,
+        40,
+        30,
+        np.dtype("<i2"),
+        interleave="bil",
+        wavelengths=(450, 550, 650, 750, 850),
+        wavelength_units="Nanometers",
+        nodata=-999.0,
+        reflectance_scale=10000.0,
+        georeference=Georeference((500000.0, 30.0, 0.0, 4649000.0, 0.0, -30.0), "EPSG:32616"),
+    )
+    rng = np.random.default_rng(0)
+    with create_cube(tmp_path / "scene.hdr", meta) as cube:
+        pixels = rng.integers(100, 9000, meta.shape(), dtype="i2")
+        pixels[:, :6, :6] = -999
+        cube.write(meta.window, pixels)
+    return tmp_path / "scene.hdr"
+
+
+@pytest.fixture
+def bicubic(pdenet, scene):
+    """Runs `upscale SCENE -o OUTPUT` without a network; the return code, and the line that was said."""
+
+    def run(output, *words, of=scene):
+        ran = pdenet("upscale", of, "-o", output, "--model", "bicubic", *words)
+        return ran.returncode, " ".join(ran.stderr.split())
+
+    return run

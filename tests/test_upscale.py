@@ -1,80 +1,21 @@
-"""`pdenet upscale` and `pdenet uncertainty` as a user meets them: files, exit codes, broken-off runs."""
+"""`pdenet upscale` and `pdenet uncertainty` as a user meets them: files, exit codes, what is refused."""
 
 import dataclasses
-import errno
 import json
-import os
-import random
-import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 
 from pdenet_cli import CubeMeta, create_cube, open_cube
-from pdenet_cli.calibration import Calibration, Errors
 from pdenet_cli.degradation import bicubic_up
-from pdenet_cli.errors import OutputError
-from pdenet_cli.georeference import Georeference
 from pdenet_cli.inference import Posterior
-from pdenet_cli.models import Model, ModelSpec, load_model, save_model
-from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
+from pdenet_cli.models import load_model
 from pdenet_cli.summaries import Question
-from pdenet_cli.tools import delivery, sharpen
 from pdenet_cli.tools.maps import Maps
-from tests.conftest import PEAK, on_linux
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """Weights files of small untrained networks: `pdenet` with chance, `calibrated` too, `template` without."""
-    folder = tmp_path_factory.mktemp("models")
-    torch.manual_seed(0)
-    config = dataclasses.replace(CONFIGS["tiny"], stages=1, units=2)
-    for name, kind in (("pdenet", PDENet), ("template", TemplateNet)):
-        spec = ModelSpec(name, dataclasses.asdict(config), 4, {}, "test")
-        model = Model(spec, kind(config))
-        save_model(folder / f"{name}.safetensors", model)
-        if name == "pdenet":
-            told = dataclasses.replace(spec, extra={"calibration": calibration().to_dict()})
-            save_model(folder / "calibrated.safetensors", dataclasses.replace(model, spec=told))
-    return folder
-
-
-def calibration(**settings):
-    """The calibration that two scenes of random errors, about twice their spread, give."""
-    rng = np.random.default_rng(0)
-    spread, stratum = np.ones((1, 60, 60), np.float32), rng.integers(0, 2, (1, 60, 60))
-    scenes = [Errors.of(2 * rng.normal(size=spread.shape), spread, stratum, spread > 0) for _ in range(2)]
-    return Calibration.fit(scenes, samples=4, scenes=[{"name": "a"}, {"name": "b"}], **settings)
-
-
-@pytest.fixture
-def scene(tmp_path):
-    """A small georeferenced ENVI scene."""
-    meta = CubeMeta(
-        5,
-        40,
-        30,
-        np.dtype("<i2"),
-        interleave="bil",
-        wavelengths=(450, 550, 650, 750, 850),
-        wavelength_units="Nanometers",
-        nodata=-999.0,
-        reflectance_scale=10000.0,
-        georeference=Georeference((500000.0, 30.0, 0.0, 4649000.0, 0.0, -30.0), "EPSG:32616"),
-    )
-    rng = np.random.default_rng(0)
-    with create_cube(tmp_path / "scene.hdr", meta) as cube:
-        pixels = rng.integers(100, 9000, meta.shape(), dtype="i2")
-        pixels[:, :6, :6] = -999
-        cube.write(meta.window, pixels)
-    return tmp_path / "scene.hdr"
+from tests.conftest import PEAK, calibration, on_linux
 
 
 def test_a_band_set_to_zero_stays_zero_and_is_told_of(pdenet, scene, models, tmp_path):
@@ -124,17 +65,6 @@ def test_the_finer_cube_keeps_format_numbers_and_ground(pdenet, scene, models, t
     assert len(report["job"]["model"]["sha256"]) == 64
     assert (tmp_path / "fine.png").read_bytes().startswith(b"\x89PNG")
     assert not list(tmp_path.glob(".*"))
-
-
-def test_nothing_that_exists_is_replaced_unasked(pdenet, scene, models, tmp_path):
-    words = ("--model", models / "pdenet.safetensors", "--samples", 1, "--quicklook")
-    for name in ("fine.img", "fine.png", "fine.report.json"):
-        (tmp_path / name).write_text("mine")
-        ran = pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *words)
-        assert ran.returncode == 5
-        assert f"{name} exists" in ran.stderr
-        assert (tmp_path / name).read_text() == "mine"
-        (tmp_path / name).unlink()
 
 
 def test_uncertainty_maps_lie_on_the_same_ground(pdenet, scene, models, tmp_path):
@@ -332,217 +262,6 @@ def test_what_cannot_be_done_is_said_in_a_line(pdenet, scene, models, tmp_path, 
     assert not (tmp_path / "x.hdr").exists()
 
 
-def start(*arguments, **options):
-    command = [sys.executable, "-m", "pdenet_cli", *map(str, arguments)]
-    return subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
-        **options,
-    )
-
-
-def wait_for_tile(folder, count=1, seconds=60):
-    """Until a run in `folder` has noted so many tiles."""
-    for _ in range(seconds * 100):
-        journals = list(folder.glob(".*.journal"))
-        if journals and journals[0].read_text().count("tile ") >= count:
-            return
-        time.sleep(0.01)
-    raise TimeoutError
-
-
-def test_a_new_run_clears_away_what_a_broken_off_one_left_of_other_maps(pdenet, scene, models, tmp_path):
-    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    settings = sharpen.Settings(tile=8, maps=("std", "share"))
-    run = sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings).run()
-    next(run), next(run)
-    run.close()
-    (tmp_path / ".fine_other.img.partial").touch()  # somebody else's
-    assert len(list(tmp_path.glob(".fine_s*.partial"))) >= 4
-    list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, sharpen.Settings()).run())
-    assert [path.name for path in tmp_path.glob(".*")] == [".fine_other.img.partial"]
-
-
-def test_the_partial_file_of_another_run_is_left_alone(scene, models, tmp_path):
-    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    settings = sharpen.Settings(tile=8, maps=("std",))
-    run = sharpen.Job(scene, tmp_path / "fine.tif", posterior, settings).run()
-    next(run), next(run)
-    run.close()
-    other = sharpen.Job(scene, tmp_path / "fine_std.tif", posterior, sharpen.Settings(tile=8)).run()
-    next(other), next(other)
-    list(sharpen.Job(scene, tmp_path / "fine.tif", posterior, sharpen.Settings()).run())
-    list(other)
-    assert (tmp_path / "fine_std.tif").exists()
-
-
-@pytest.mark.parametrize("told", ["[]", "5", '{"parts": null}', '{"parts": [1, "../x.partial"]}', "{"])
-def test_a_strange_journal_is_no_more_than_no_journal(scene, models, tmp_path, told):
-    (tmp_path / ".fine.hdr.journal").write_text(told + "\n")
-    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, sharpen.Settings()).run())
-    assert (tmp_path / "fine.hdr").exists()
-
-
-def test_what_a_format_cannot_hold_is_refused_before_a_broken_off_run_is_touched(scene, models, tmp_path):
-    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    run = sharpen.Job(scene, tmp_path / "fine.bip", posterior, sharpen.Settings(tile=8)).run()
-    next(run), next(run)
-    run.close()
-    (tmp_path / "fine.img").touch()
-    parts = sorted(tmp_path.glob(".fine*"))
-    with pytest.raises(OutputError, match=r"fine\.img would be read as a part of fine\.hdr"):
-        sharpen.Job(scene, tmp_path / "fine.bip", posterior, sharpen.Settings(tile=8, resume=True))
-    assert sorted(tmp_path.glob(".fine*")) == parts
-
-
-def test_a_killed_run_resumes_to_the_same_bytes(pdenet, scene, models, tmp_path):
-    tiles = ("--model", models / "pdenet.safetensors", "--tile", 4, "--samples", 2, "--with-uncertainty")
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    assert pdenet("upscale", scene, "-o", tmp_path / "a" / "fine.hdr", *tiles).returncode == 0
-    chance = random.Random(4)
-    for moment in (1, 5, 12):
-        run = start("upscale", scene, "-o", tmp_path / "b" / "fine.hdr", *tiles, "--resume")
-        wait_for_tile(tmp_path / "b", moment)
-        time.sleep(chance.random() / 20)
-        run.kill()
-        run.communicate()
-    assert pdenet("upscale", scene, "-o", tmp_path / "b" / "fine.hdr", *tiles, "--resume").returncode == 0
-    for file in (tmp_path / "a").glob("*.img"):
-        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes(), file.name
-    again = pdenet("upscale", scene, "-o", tmp_path / "b" / "fine.hdr", *tiles, "--resume")
-    assert again.returncode == 0  # finished already: nothing to do
-
-
-def test_a_page_that_cannot_be_written_is_written_by_resume(scene, models, tmp_path, monkeypatch):
-    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    settings = sharpen.Settings(cube=False, maps=("std",), page=True)
-    job = sharpen.Job(scene, tmp_path / "m.hdr", posterior, settings)
-    with monkeypatch.context() as patched:
-        patched.setattr(delivery, "write_page", Mock(side_effect=OSError(errno.ENOSPC, "No space left")))
-        with pytest.raises(OutputError, match="No space left"):
-            list(job.run())
-    again = sharpen.Job(scene, tmp_path / "m.hdr", posterior, dataclasses.replace(settings, resume=True))
-    list(again.run())
-    assert all(Path(path).exists() for path in again.report.outputs.values())
-    assert {"page", "picture", "mean", "std", "std_merged"} == set(again.report.outputs)
-    assert not list(tmp_path.glob(".m*"))
-
-
-def test_pictures_asked_for_later_are_made_by_resume(pdenet, scene, models, tmp_path):
-    words = (
-        "upscale",
-        scene,
-        "-o",
-        tmp_path / "fine.hdr",
-        "--model",
-        models / "pdenet.safetensors",
-        "--samples",
-        2,
-    )
-    assert pdenet(*words).returncode == 0
-    cube = (tmp_path / "fine.img").stat().st_mtime_ns
-    assert pdenet(*words, "--resume", "--quicklook").returncode == 0
-    assert (tmp_path / "fine.png").exists()
-    assert (tmp_path / "fine.img").stat().st_mtime_ns == cube  # only the picture is new
-
-
-@pytest.fixture
-def bicubic(pdenet, scene):
-    """Runs `upscale SCENE -o OUTPUT` without a network; the return code, and the line that was said."""
-
-    def run(output, *words, of=scene):
-        ran = pdenet("upscale", of, "-o", output, "--model", "bicubic", *words)
-        return ran.returncode, " ".join(ran.stderr.split())
-
-    return run
-
-
-def test_resume_takes_only_what_is_there_for_finished(bicubic, tmp_path):
-    assert bicubic(tmp_path / "fine.hdr")[0] == 0
-    code, said = bicubic(tmp_path / "fine.tif", "--resume")  # of the same report
-    assert code == 5
-    assert "fine.report.json exists" in said
-    (tmp_path / "fine.img").unlink()
-    assert bicubic(tmp_path / "fine.hdr", "--resume", "--overwrite")[0] == 0
-    assert (tmp_path / "fine.img").exists()
-
-
-def test_a_scene_never_replaces_itself(bicubic, scene):
-    before = scene.with_suffix(".img").read_bytes()
-    code, said = bicubic(scene, "--overwrite")
-    assert code == 5
-    assert "is the scene itself" in said
-    assert scene.with_suffix(".img").read_bytes() == before
-
-
-def test_a_store_is_replaced_and_a_folder_of_its_name_is_not(bicubic, tmp_path):
-    pytest.importorskip("zarr")
-    store = tmp_path / "fine.zarr"
-    assert bicubic(store)[0] == 0
-    assert bicubic(store)[0] == 5
-    assert bicubic(store, "--overwrite")[0] == 0
-    with open_cube(store) as cube:
-        assert cube.meta.rows == 160
-    folder = tmp_path / "other.zarr"
-    folder.mkdir()
-    (folder / "notes.txt").write_text("mine")
-    assert bicubic(folder, "--overwrite")[0] == 0
-    assert {path.name for path in folder.iterdir()} >= {"notes.txt", "scene_x4.hdr"}
-
-
-def test_two_runs_do_not_write_the_same_output(scene, models, tmp_path):
-    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    settings = sharpen.Settings(tile=8)
-    first = sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings).run()
-    next(first)
-    with pytest.raises(OutputError, match="another run"):
-        list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings).run())
-    list(first)
-    assert (tmp_path / "fine.hdr").exists()
-    assert not list(tmp_path.glob(".fine*"))
-
-
-def broken_off(scene, models, tmp_path):
-    """A run that stopped in its middle, and a function that goes on with it; what was said is returned."""
-    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    run = sharpen.Job(scene, tmp_path / "fine.hdr", posterior, sharpen.Settings(tile=8)).run()
-    for _ in range(4):
-        next(run)
-    run.close()
-
-    def go_on(**changes):
-        said = []
-        settings = sharpen.Settings(resume=True, **{"tile": 8} | changes)
-        job = sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings)
-        first = next(steps := job.run(said.append))
-        list(steps)
-        return first, said
-
-    return go_on
-
-
-def test_a_resumed_run_goes_on_or_says_why_it_starts_again(scene, models, tmp_path):
-    assert broken_off(scene, models, tmp_path)() == ((3, 20), [])
-    whole = (tmp_path / "fine.img").read_bytes()
-    for name in ("fine.hdr", "fine.img", "fine.report.json"):
-        (tmp_path / name).unlink()
-    first, said = broken_off(scene, models, tmp_path)(tile=20)
-    assert first == (0, 4)
-    assert "other tiles" in said[0]
-    np.testing.assert_allclose(np.fromfile(tmp_path / "fine.img", "<i2"), np.frombuffer(whole, "<i2"), atol=1)
-
-
-def test_lost_pixels_of_a_broken_off_run_are_made_again(scene, models, tmp_path):
-    go_on = broken_off(scene, models, tmp_path)
-    (tmp_path / ".fine.img.partial").unlink()
-    assert go_on()[0] == (0, 20)
-
-
 def test_a_scene_of_bad_bands_is_one_line(bicubic, scene, tmp_path):
     header = scene.read_text() + "bbl = {0, 0, 0, 0, 0}\n"
     scene.write_text(header)
@@ -585,54 +304,6 @@ def test_scenes_of_one_name_and_several_formats_are_not_mixed_up(pdenet, scene, 
     ran = pdenet("uncertainty", scene, tmp_path / "scene.tif", "-o", tmp_path / "m", *words)
     assert ran.returncode == 2
     assert "Several scenes are called scene" in ran.stderr
-
-
-def test_ctrl_c_leaves_a_state_to_resume_and_exits_130(pdenet, scene, models, tmp_path):
-    tiles = ("--model", models / "pdenet.safetensors", "--tile", 4, "--samples", 2)
-    run = start("upscale", scene, "-o", tmp_path / "fine.hdr", *tiles)
-    wait_for_tile(tmp_path)
-    run.send_signal(signal.SIGINT)
-    _, said = run.communicate(timeout=60)
-    assert run.returncode == 130
-    assert "Traceback" not in said
-    assert "--resume" in said
-    assert not (tmp_path / "fine.hdr").exists()
-    other = pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *tiles, "--resume", "--seed", 5)
-    assert other.returncode == 5
-    assert "another seed" in other.stderr
-    assert pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *tiles, "--resume").returncode == 0
-    assert not list(tmp_path.glob(".*"))
-
-
-def test_a_full_disk_ends_in_one_line_and_leaves_nothing(scene, models, tmp_path):
-    out = tmp_path / "out"
-    out.mkdir()
-    limit = "ulimit -f 100; exec "  # blocks of 512 or 1024 bytes: less than the output
-    words = [sys.executable, "-m", "pdenet_cli", "upscale", scene, "-o", out / "fine.hdr"]
-    words += ["--model", models / "pdenet.safetensors", "--samples", "1"]
-    ran = subprocess.run(["bash", "-c", limit + " ".join(map(str, words))], capture_output=True, text=True)
-    assert ran.returncode == 5, ran.stderr
-    assert "Traceback" not in ran.stderr
-    assert ran.stderr.count("\n") == 1
-    assert list(out.iterdir()) == []
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_folder_is_refused(pdenet, scene, models, tmp_path):
-    (tmp_path / "shut").mkdir(mode=0o500)
-    ran = pdenet("upscale", scene, "-o", tmp_path / "shut" / "x.hdr", "--model", models / "pdenet.safetensors")
-    assert ran.returncode == 5
-
-
-def test_an_input_that_vanishes_is_named(scene, models, tmp_path):
-    tiles = ("--model", models / "pdenet.safetensors", "--tile", 4, "--samples", 2)
-    run = start("upscale", scene, "-o", tmp_path / "fine.hdr", *tiles)
-    wait_for_tile(tmp_path)
-    scene.with_suffix(".img").unlink()
-    _, said = run.communicate(timeout=60)
-    assert run.returncode == 3
-    assert "scene" in said
-    assert not (tmp_path / "fine.hdr").exists()
 
 
 @on_linux
