@@ -141,7 +141,11 @@ class Calibration:
         for losses, n in zip(_losses(errors), counted, strict=True):
             allowed = [_allowed(wanted, n or some, delta, certify) for wanted in levels]
             factors.append(_factors(losses, allowed))
-            certified.append(tuple(1 - upper_bound(loss, n, delta) for loss in allowed))
+            beyond = _beyond(losses)
+            if certify and beyond > allowed[levels.index(level)]:
+                met = f"{beyond:.1%} of the errors are beyond any interval"
+                raise UsageError(f"{met}. Check --range and the scenes.")
+            certified.append(tuple(1 - upper_bound(max(loss, beyond), n, delta) for loss in allowed))
         facts = (level, delta, certify, samples, seed, ensemble, tuple(scenes))
         return cls(levels, tuple(factors), tuple(certified), counted, *facts)
 
@@ -186,11 +190,18 @@ class Calibration:
             f"{table[place]:.1%} ({name}, {_scenes(n)})"
             for name, table, n in zip(STRATA, self.certified, self.counted, strict=True)
         )
-        return (
+        sentence = (
             f"The {100 * level:g}% interval of a new scene of the same kind as those of the calibration "
             f"({_scenes(len(self.scenes))}), degraded as the model's, is proved to hold at least {proved} of the "
             "true values in the mean over such scenes, each of these with probability "
             f"{100 * (1 - self.delta):g}% over the choice of the calibration scenes."
+        )
+        parts = sum(scene.get("part", "whole") != "whole" for scene in self.scenes)
+        if not parts:
+            return sentence
+        return (
+            f"{sentence} Of {parts} of these only the part was taken that training leaves out: where the model "
+            "learned from the rest, a new scene is less like them, and this is an indication rather than a proof."
         )
 
     def _place(self, level: float) -> int:
@@ -264,6 +275,11 @@ def _factors(losses: NDArray[np.float64], allowed: Sequence[float]) -> tuple[flo
     mean = np.nanmean(losses, 0)  # falls with the ratio
     places = np.searchsorted(-mean, -np.asarray(allowed) - 1e-12, side="left")
     return tuple(RATIOS[np.minimum(places, len(RATIOS) - 1)].tolist())
+
+
+def _beyond(losses: NDArray[np.float64]) -> float:
+    """The share that even the largest factor leaves outside, in the mean over the scenes."""
+    return float(np.nanmean(losses[:, -1]))
 
 
 def _allowed(level: float, count: int, delta: float, certify: bool) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from math import ceil, log, sqrt
+from math import ceil, inf, log, sqrt
 from typing import Any, Literal, Self
 
 import torch
@@ -98,7 +98,7 @@ class Degradation:
             raise UsageError(
                 f"A {self.kernel} kernel with fwhm {self.fwhm}: give a fwhm to 'gaussian' and to it only."
             )
-        if self.scale < 1 or self.noise < 0 or (self.fwhm is not None and self.fwhm <= 0):
+        if self.scale < 1 or not 0 <= self.noise < inf or not (self.fwhm is None or 0 < self.fwhm < inf):
             raise UsageError(
                 f"{self} makes no sense: scale must be at least 1, noise not negative, fwhm positive."
             )
@@ -125,4 +125,6 @@ class Degradation:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        return cls(**fields)
+        """What `to_dict` gave; what a later version added is left out."""
+        known = ("scale", "kernel", "fwhm", "noise")
+        return cls(**{name: fields[name] for name in known if name in fields})

@@ -47,3 +47,10 @@ class BatchError(PdenetError):
     """Some of several inputs failed; the others were finished."""
 
     exit_code = 7
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, of the machine or of a device, and nobody has said so yet."""
+    # torch's own kind is a RuntimeError too, and not every device raises it.
+    told = isinstance(error, RuntimeError) and any(t in str(error) for t in ("allocate memory", "out of memory"))
+    return not isinstance(error, PdenetError) and (told or isinstance(error, MemoryError))

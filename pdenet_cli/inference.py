@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import lcm
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 from pdenet_cli.calibration import Calibration
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import ResourceError
+from pdenet_cli.errors import ResourceError, UsageError, out_of_memory
 from pdenet_cli.formats.limits import free_memory
 from pdenet_cli.models import Model
 from pdenet_cli.networks.runtime import tune_process
@@ -40,9 +40,10 @@ from pdenet_cli.tiling import Plan, Span, Tile
 
 MEMORY_SHARE = 0.5  # of what is free, if the user gives no limit
 SMALLEST_TILE = 8
+ROUGHNESS_HALO = 3  # the roughness of a pixel is made of those two away, and enlarged with its neighbours'
 
 
-Ensemble = Literal["masks", "flips"]
+ENSEMBLES = ("masks", "flips")
 SYMMETRIES = 8  # of a square
 
 
@@ -55,7 +56,9 @@ class Posterior:
     calibrated if nothing else is asked for, any other with "masks".
     """
 
-    def __init__(self, model: Model, samples: int, seed: int = 0, ensemble: Ensemble | None = None) -> None:
+    def __init__(self, model: Model, samples: int, seed: int = 0, ensemble: str | None = None) -> None:
+        if ensemble not in (*ENSEMBLES, None):
+            raise UsageError(f"--ensemble {ensemble} is unknown; choose {' or '.join(ENSEMBLES)}.")
         tune_process()
         self.model, self.seed = model, seed
         calibration = Calibration.of(model.spec)
@@ -125,7 +128,7 @@ class Layer:
 def halo_for(posterior: Posterior, summaries: Sequence[Summary]) -> int | None:
     """The margin that makes tiles exact: the network's reach, and more for maps that look around."""
     halo = posterior.network.halo
-    return None if halo is None else halo + _looks_around(posterior, summaries)
+    return None if halo is None else max(halo, ROUGHNESS_HALO) + _looks_around(posterior, summaries)
 
 
 def _looks_around(posterior: Posterior, summaries: Sequence[Summary]) -> int:
@@ -164,7 +167,7 @@ def super_resolve(
                 unseen = partial(_unseen, source, piece, radiometry, constant)
                 _write_tile(piece, gathered, unseen, radiometry, usable, layers, question)
             except (MemoryError, RuntimeError) as error:
-                if not _out_of_memory(error):
+                if not out_of_memory(error):
                     raise
                 pending += _smaller(piece, posterior, plan, say)
         yield tile
@@ -286,10 +289,6 @@ def _in_file_numbers(
     if summary.unit == "spread":
         values = radiometry.spread_from_unit(values, bands)
     return np.where(there, values, np.float32(np.nan))
-
-
-def _out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "allocate memory" in str(error)
 
 
 def _smaller(tile: Tile, posterior: Posterior, plan: Plan, say: Callable[[str], None]) -> list[Tile]:

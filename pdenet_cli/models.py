@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pdenet_cli.errors import ModelError, ResourceError
+from pdenet_cli.errors import ModelError, PdenetError, ResourceError
 from pdenet_cli.formats.output import write_beside
 
 if TYPE_CHECKING:
@@ -63,9 +63,15 @@ class ModelSpec:
         """The spec that `to_dict` gave; what a later version added is left out."""
         known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
         spec = cls(**known | {"data": tuple(known.get("data", ()))})
-        mappings = (spec.config, spec.degradation, spec.began_with, spec.recipe, spec.scores, spec.extra)
-        if not isinstance(spec.scale, int) or not all(isinstance(m, dict) for m in mappings):
-            raise TypeError("scale must be a whole number; config, degradation, scores ... must be objects")
+        for name, kind in _KINDS.items():
+            if not isinstance(value := getattr(spec, name), kind):
+                raise TypeError(f"its {name} is {value!r:.60}")
+        if spec.config.get("scale", spec.scale) != spec.scale:
+            raise ValueError(f"it is made for x{spec.scale}, its network for x{spec.config['scale']}")
+        if not all(isinstance(cube, dict) for cube in spec.data):
+            raise TypeError("its data are not described one by one")
+        if spec.scores and not all(isinstance(spec.scores.get(name), int | float) for name in _SCORES):
+            raise TypeError(f"its scores are not {', '.join(_SCORES)}")
         return spec
 
     def history(self) -> dict[str, Any]:
@@ -79,6 +85,15 @@ class ModelSpec:
         """How many dB it was better than bicubic on its held-out parts."""
         scores = self.scores
         return scores["psnr"] - scores["bicubic_psnr"] if "psnr" in scores else None
+
+
+_KINDS: dict[str, Any] = (
+    dict.fromkeys(("network", "version", "licence"), str)
+    | dict.fromkeys(("scale", "seed", "steps"), int)
+    | dict.fromkeys(("config", "degradation", "began_with", "recipe", "scores", "extra"), dict)
+    | {"minutes": int | float}
+)
+_SCORES = ("psnr", "bicubic_psnr", "draws")  # that scores have, if there are any
 
 
 @dataclass(frozen=True)
@@ -124,6 +139,8 @@ def find_model(name_or_path: str | Path) -> Path:
         return path
     if path.is_dir():
         raise ModelError(f"{path} is a folder; give a weights file ({SUFFIX}).")
+    if name == BICUBIC:
+        raise ModelError("bicubic has no weights and no file: it can only upscale and be evaluated.")
     known = f"Known by name: {', '.join((*models, BICUBIC))}."
     raise ModelError(f"{name}: no model has this name and no file this path. {known}")
 
@@ -132,7 +149,7 @@ def choose_model(name_or_path: str | None, scale: int | None) -> Path:
     """The weights file that a user means: the one named, else the shipped one for `scale` (4 if not given)."""
     if name_or_path is None:
         wanted = scale or DEFAULT_SCALE
-        scales = {path: read_header(path).spec.scale for path in available_models().values()}
+        scales = dict(_scales())
         for path, made_for in scales.items():
             if made_for == wanted:
                 return path
@@ -145,6 +162,15 @@ def choose_model(name_or_path: str | None, scale: int | None) -> Path:
     if scale not in (None, made_for):
         raise ModelError(f"{name_or_path}: a x{made_for} model cannot make x{scale}. Leave out --scale.")
     return path
+
+
+def _scales() -> Iterator[tuple[Path, int]]:
+    """The models that have a name and can be read, and what each is made for."""
+    for path in available_models().values():
+        try:
+            yield path, read_header(path).spec.scale
+        except ModelError:  # `pdenet models` tells of it
+            continue
 
 
 def read_header(path: Path) -> Header:
@@ -161,7 +187,7 @@ def read_header(path: Path) -> Header:
             entries = json.loads(file.read(length))
         metadata = entries.pop("__metadata__", None) or {}
         shapes = {name: tuple(entry["shape"]) for name, entry in entries.items()}
-        end = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
+        end = max((int(entry["data_offsets"][1]) for entry in entries.values()), default=0)
         told = json.loads(metadata[KEY]) if KEY in metadata else None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         if isinstance(error, ModelError):
@@ -199,6 +225,7 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
     """The model of this name or in this file, on `device`."""
     import torch
 
+    from pdenet_cli.degradation import Degradation
     from pdenet_cli.networks import build_network
 
     path = find_model(name_or_path)
@@ -207,10 +234,13 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
     if any(isinstance(value, int) and value > MAX_SIZE for value in spec.config.values()):
         raise ModelError(f"{path}: its configuration {dict(spec.config)} is beyond belief.")
     try:
+        degradation = Degradation.from_dict(spec.degradation or {"scale": spec.scale})
         with torch.device("meta"):  # no memory yet: first see whether the weights fit
             empty = build_network(spec.network, spec.config).state_dict()
-    except ModelError as error:
+    except (PdenetError, TypeError) as error:
         raise ModelError(f"{path}: {error}") from error
+    if degradation.scale != spec.scale:
+        raise ModelError(f"{path}: a x{spec.scale} model for cubes made x{degradation.scale} coarser.")
     wanted = {name: tuple(tensor.shape) for name, tensor in empty.items()}
     own = {name: shape for name, shape in header.shapes.items() if not name.startswith(TRAINING)}
     if wrong := sorted(name for name in wanted.keys() | own.keys() if wanted.get(name) != own.get(name)):

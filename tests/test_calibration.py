@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pdenet_cli import CubeMeta, create_cube, open_cube
 from pdenet_cli.calibration import EDGE, KEY, LEVELS, RATIOS, Calibration, Errors, spread, strata, unseen
 from pdenet_cli.cli.calibrate import calibrate as calibrate_command
-from pdenet_cli.cli.evaluate import evaluate
+from pdenet_cli.cli.evaluate import SAMPLES, evaluate
 from pdenet_cli.cli.upscale import uncertainty, upscale
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.inference import Posterior
@@ -130,6 +130,24 @@ def test_what_is_proved_is_the_bound_on_the_share_that_was_missed():
     assert made.certified[0][place] == pytest.approx(1 - upper_bound(0.12, 12, 0.05))
     assert "12 scenes" in made.guarantee
     assert f"{made.certified[0][place]:.1%}" in made.guarantee
+
+
+def test_errors_beyond_any_interval_are_not_counted_as_held():
+    rng = np.random.default_rng(0)
+    spread, stratum = np.full((1, 50, 50), 1e-4), np.zeros((1, 50, 50), np.intp)
+    far = np.where(np.arange(50) < 5, 100.0, 1e-5) + np.zeros((1, 50, 50))
+    scenes = [Errors.of(far * rng.uniform(0.9, 1.1), spread, stratum, spread > 0) for _ in range(30)]
+    made = Calibration.fit(scenes, level=0.95)
+    assert made.certified[0][made.levels.index(0.95)] == pytest.approx(1 - upper_bound(0.1, 30, 0.1))
+    with pytest.raises(UsageError, match=r"10\.0% of the errors are beyond any interval"):
+        Calibration.fit(scenes, level=0.92, delta=0.5, certify=True)
+
+
+def test_parts_of_scenes_that_were_trained_on_are_an_indication_only():
+    scenes = [{"name": "a", "part": "lower-right"}, {"name": "b", "part": "whole"}]
+    made = Calibration.fit(pool(2, lambda rng: 2.0), scenes=scenes)
+    assert "Of 1 of these only the part was taken" in made.guarantee
+    assert "indication" not in dataclasses.replace(made, scenes=scenes[1:] * 2).guarantee
 
 
 def test_too_few_scenes_say_which_level_can_be_proved():
@@ -411,8 +429,8 @@ def test_one_scene_says_nothing_of_the_others_factors(pdenet, scenes, models, tm
 
 
 def test_a_model_calibrated_as_usual_is_used_as_usual():
-    defaults = {command: inspect.signature(command).parameters["samples"].default for command in SAMPLING}
-    assert {int(default) for default in defaults.values()} == {8}
+    defaults = [inspect.signature(command).parameters["samples"].default for command in SAMPLING]
+    assert {int(default or SAMPLES) for default in defaults} == {8}
 
 
 def test_a_folder_is_never_replaced_by_a_model(scenes, models, tmp_path):

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from unittest.mock import Mock
 
+import imagecodecs
 import numpy as np
 import pytest
 
@@ -167,6 +168,56 @@ def test_a_scene_never_replaces_itself(bicubic, scene):
     assert code == 5
     assert "is the scene itself" in said
     assert scene.with_suffix(".img").read_bytes() == before
+
+
+@pytest.mark.parametrize("output", ["in.zarr/fine.zarr", "in.zarr/p/fine.tif", "in.zarr"])
+def test_nothing_is_written_into_a_scene_that_is_a_folder(bicubic, scene, tmp_path, output):
+    store = tmp_path / "in.zarr"
+    assert bicubic(store)[0] == 0
+    before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
+    code, said = bicubic(tmp_path / output, "--overwrite", of=store)
+    assert (code, "scene" in said) == (5, True), said
+    assert {path: path.stat().st_mtime_ns for path in store.rglob("*")} == before
+
+
+def test_a_picture_never_replaces_a_band_of_the_scene(bicubic, tmp_path):
+    folder = tmp_path / "bands"
+    folder.mkdir()
+    for number in (1, 2, 3):
+        picture = np.random.default_rng(number).integers(0, 60000, (12, 12)).astype(np.uint16)
+        (folder / f"s_{number}.png").write_bytes(imagecodecs.png_encode(picture))
+    before = [path.read_bytes() for path in sorted(folder.iterdir())]
+    code, said = bicubic(folder / "s_1.tif", "--quicklook", "--overwrite", of=folder)
+    assert (code, "inside the scene" in said) == (5, True), said
+    assert [path.read_bytes() for path in sorted(folder.iterdir())] == before
+
+
+def test_no_scene_of_several_is_replaced_by_the_result_of_another(pdenet, make_cube, tmp_path):
+    first, _ = make_cube("a.tif", rows=12, columns=12)
+    second, pixels = make_cube("a_x2.tif", rows=12, columns=12, seed=1)
+    words = ("--model", "bicubic", "--scale", 2, "--overwrite", "-o", tmp_path)
+    ran = pdenet("upscale", first, second, *words)
+    assert ran.returncode == 7
+    assert "itself" in ran.stderr
+    with open_cube(second) as cube:
+        np.testing.assert_array_equal(cube.read(), pixels)
+
+
+def test_a_link_to_nowhere_is_something_that_exists(bicubic, tmp_path):
+    (tmp_path / "fine.tif").symlink_to(tmp_path / "nowhere")
+    assert "exists" in bicubic(tmp_path / "fine.tif")[1]
+
+
+def test_a_dry_run_may_be_about_an_output_that_exists(bicubic, tmp_path):
+    (tmp_path / "fine.tif").write_text("mine")
+    assert bicubic(tmp_path / "fine.tif", "--dry-run")[0] == 0
+    assert (tmp_path / "fine.tif").read_text() == "mine"
+
+
+def test_a_name_that_the_terminal_cannot_show_is_no_failure(pdenet, make_cube, tmp_path):
+    path, _ = make_cube("ünï.tif")
+    ran = pdenet("info", path, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_a_store_is_replaced_and_a_folder_of_its_name_is_not(bicubic, tmp_path):

@@ -465,6 +465,27 @@ def test_error_maps_and_spectra_are_those_of_the_cubes(truth, tmp_path):
     assert (found.spectra["guess.hdr"][0] == 0).all()
 
 
+@pytest.mark.parametrize("option", ["--html", "--csv"])
+def test_a_cube_is_never_replaced_by_its_own_scores(pdenet, truth, tmp_path, option):
+    path, _ = truth
+    before = path.with_suffix(".img").read_bytes()
+    ran = pdenet("evaluate", path, path, option, path.with_suffix(".img"), "--overwrite")
+    assert ran.returncode == 5
+    assert "is the scene itself" in ran.stderr
+    assert path.with_suffix(".img").read_bytes() == before
+
+
+def test_two_outputs_of_one_name_are_refused(pdenet, truth, tmp_path):
+    ran = pdenet("evaluate", truth[0], truth[0], "--html", tmp_path / "z", "--csv", tmp_path / "z")
+    assert ran.returncode == 2
+    assert "one name" in ran.stderr
+
+
+def test_a_scene_counts_once(models, truth):
+    with pytest.raises(UsageError, match="twice in the means"):
+        contest(models).run([truth[0], truth[0]])
+
+
 def test_telling_pixels_tell():
     first, second = np.random.default_rng(0).random((2, 8, 9)).astype(np.float32) / 10
     first[2, 3] = 1

@@ -14,6 +14,15 @@ from tests.conftest import ROOT
 EXAMPLE = ROOT / "examples" / "indian_pines.hdr"
 
 
+def test_a_quicklook_never_replaces_the_scene(pdenet, make_cube):
+    path, _ = make_cube()
+    before = path.with_suffix(".img").read_bytes()
+    ran = pdenet("info", path, "--quicklook", path.with_suffix(".img"), "--overwrite")
+    assert ran.returncode != 0
+    assert "is the scene itself" in ran.stderr
+    assert path.with_suffix(".img").read_bytes() == before
+
+
 def test_the_example_is_described(pdenet):
     ran = pdenet("info", EXAMPLE)
     assert ran.returncode == 0, ran.stderr

@@ -121,10 +121,30 @@ def with_half_a_description(path):
     save_file({"weight": torch.ones(2)}, path, {"pdenet": json.dumps({"network": "pdenet"})})
 
 
+def respecified(**changes):
+    def spoil(path):
+        save_model(path, Model(replace(SPEC, **changes), PDENet(TINY)))
+
+    spoil.__name__ = "with_" + "_".join(f"{name}_{value}" for name, value in changes.items())
+    return spoil
+
+
+def with_offsets_in_words(path):
+    raw = path.read_bytes()
+    length = struct.unpack("<Q", raw[:8])[0]
+    entries = json.loads(raw[8 : 8 + length])
+    next(e for name, e in entries.items() if name != "__metadata__")["data_offsets"] = ["here", "there"]
+    head = json.dumps(entries).encode()
+    path.write_bytes(struct.pack("<Q", len(head)) + head + raw[8 + length :])
+
+
 SPOILS = [
     *(foreign, pickled, cut_in_the_weights, cut_in_the_header, with_a_giant_header, not_json, of_no_bytes),
     *(wider_than_it_says, of_an_unknown_network, of_an_unknown_field, of_giant_claims, with_nan),
-    with_half_a_description,
+    *(with_half_a_description, with_offsets_in_words),
+    *(respecified(network=["pdenet"]), respecified(minutes="an hour"), respecified(data=("a.mat",))),
+    *(respecified(scale=2), respecified(scores={"psnr": 30.0}), respecified(degradation={"scale": 8})),
+    respecified(degradation={"scale": 4, "kernel": "square"}),
 ]
 
 
@@ -140,6 +160,24 @@ def test_what_is_not_a_model_is_refused_in_one_line(saved, spoil):
         load_model(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_what_a_later_version_knows_of_a_degradation_is_left_out(saved):
+    path, _ = saved
+    respecified(degradation={"scale": 4, "mist": 0.3})(path)
+    assert load_model(path).scale == 4
+
+
+def test_bicubic_is_no_file():
+    with pytest.raises(ModelError, match="no weights and no file"):
+        load_model("bicubic")
+
+
+def test_a_broken_file_does_not_hide_the_model_that_is_wanted(saved, monkeypatch):
+    path, _ = saved
+    monkeypatch.setattr(models, "FOLDERS", (path.parent,))
+    (path.parent / "broken.safetensors").write_bytes(b"nothing")
+    assert models.choose_model(None, 4) == path
 
 
 def test_a_folder_and_a_missing_file_are_refused(tmp_path):

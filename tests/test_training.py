@@ -427,12 +427,18 @@ def test_a_run_starts_from_the_weights_of_another_scale(cubes, tmp_path, scale):
         ({"recipe": "slow"}, "slow is unknown"),
         ({"recipe": "fast,breadth=3"}, "not FIELD=VALUE"),
         ({"recipe": "fast,zoom=wide"}, "zoom=wide is not a number"),
+        ({"recipe": "fast,zoom=0.5"}, "zoom must be at least 1"),
+        ({"recipe": "fast,batch=1.5"}, "batch=1.5 is not a whole number"),
+        ({"recipe": "fast,lr=NaN"}, "lr=nan is not a number"),
+        ({"changes": {"patch": 3}}, "--patch 3 is too small"),
+        ({"config": "tiny,scale=3"}, "not FIELD=VALUE"),
+        ({"steps": None, "minutes": float("nan")}, "positive"),
         ({"config": "huge"}, "huge is unknown"),
         ({"config": "tiny,breadth=3"}, "not FIELD=VALUE"),
         ({"network": "oracle"}, "oracle is unknown"),
         ({"minutes": 3}, "not both"),
         ({"steps": 0}, "positive"),
-        ({"scale": 16}, "large enough"),
+        ({"scale": 16, "changes": {"patch": 64}}, "large enough"),
         ({"precision": "bf16"}, "bf16 or fp16 on cuda"),
     ],
     ids=str,
@@ -632,6 +638,43 @@ def test_two_processes_train_as_one(cubes, tmp_path):
     np.testing.assert_allclose(two, one, rtol=1e-4)
     for name, weight in read_tensors(tmp_path / "1.safetensors").items():
         torch.testing.assert_close(read_tensors(tmp_path / "2.safetensors")[name], weight, rtol=0, atol=1e-4)
+
+
+def test_processes_that_use_other_weights_stay_in_step(cubes, tmp_path):
+    words = ("--network", "ensemble", "--config", "tiny", "--steps", "2", "--batch", "3")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    command += ["pdenet_cli", "train", str(cubes), "-o", str(tmp_path / "two.safetensors"), *words]
+    command += ["--patch", "32", "--bands", "6"]
+    ran = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    changes = dict(batch=3, patch=32, bands=6)
+    train(plan(cubes, network="ensemble", changes=changes, steps=2), tmp_path / "one.safetensors")
+    one, two = (read_tensors(tmp_path / f"{count}.last.safetensors") for count in ("one", "two"))
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["pdenet", "template"])
+def test_networks_run_in_half_precision(name):
+    network = new_network(name, "tiny", 4, seed=0)
+    low = torch.rand(2, 3, 8, 8)
+    draw = network.draw(torch.Generator().manual_seed(0), 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = network(low, draw)
+    torch.testing.assert_close(rough.float(), network(low, draw), rtol=0.05, atol=0.05)
+
+
+def test_a_run_too_short_for_a_step_still_makes_one(cubes, tmp_path):
+    trained = train(plan(cubes, steps=None, minutes=0.0001), tmp_path / "m.safetensors")
+    assert trained.spec.steps == load_model(tmp_path / "m.safetensors").spec.steps == 1
+
+
+@pytest.mark.parametrize("name", ["m.log.jsonl", "m.curves.png", "m.last.safetensors"])
+def test_no_file_beside_the_model_is_replaced_unasked(cubes, tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(OutputError, match="exists"):
+        train(plan(cubes), tmp_path / "m.safetensors")
+    assert (tmp_path / name).read_text() == "mine"
 
 
 def test_validation_is_told_beside_bicubic(cubes, tmp_path):

@@ -19,9 +19,10 @@ from pdenet_cli.cube import Cube
 from pdenet_cli.models import Model, ModelSpec, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet
 from pdenet_cli.pages import sight as sights
+from pdenet_cli.pages.chart import ordinal
 from pdenet_cli.pages.risk import risk_png
 from pdenet_cli.pages.sight import Packed, Sight, Spectra, breaks, packed, round_levels, shares_above, spectra_of
-from pdenet_cli.pages.uncertainty import Facts, from_cubes, ordinal, share_text, uncertainty_page
+from pdenet_cli.pages.uncertainty import Facts, from_cubes, share_text, uncertainty_page
 from pdenet_cli.picture import coloured
 from tests.browser import Browser, needs_browser
 from tests.test_upscale import calibration

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+from errno import ENOSPC
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
 
 from pdenet_cli import __version__
 from pdenet_cli.cli.calibrate import calibrate
-from pdenet_cli.cli.console import complain
+from pdenet_cli.cli.console import INTERRUPTED, complain
 from pdenet_cli.cli.evaluate import PixelCommand, evaluate
 from pdenet_cli.cli.info import info
 from pdenet_cli.cli.models import models
 from pdenet_cli.cli.train import train
 from pdenet_cli.cli.upscale import uncertainty, upscale
-from pdenet_cli.errors import PdenetError, ResourceError
+from pdenet_cli.errors import OutputError, PdenetError, ResourceError, out_of_memory
 
 app = typer.Typer(
     name="pdenet",
@@ -50,20 +52,29 @@ app.command(cls=PixelCommand)(evaluate)
 app.command()(calibrate)
 app.add_typer(models, name="models")
 
-INTERRUPTED = 130
-
 
 def main() -> None:
     """Run `pdenet`; every failure that a user can act on ends in one line and its exit code."""
     # torch's threads spin while they wait for each other; beside other programs that is most of their time.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # A name that the terminal cannot show is no reason to fail.
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except PdenetError as error:
         complain(error)
         sys.exit(error.exit_code)
-    except MemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
         complain(ResourceError(f"Out of memory ({error}). Give a smaller --memory, or close other programs."))
         sys.exit(ResourceError.exit_code)
+    except OSError as error:
+        if error.errno != ENOSPC:
+            raise
+        complain(OutputError("No space left where the command prints to."))
+        sys.exit(OutputError.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

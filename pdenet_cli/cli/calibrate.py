@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -17,7 +17,6 @@ from pdenet_cli.cli.sharpening import parse_bands, parse_size
 from pdenet_cli.errors import BatchError
 
 if TYPE_CHECKING:
-    from pdenet_cli.inference import Ensemble
     from pdenet_cli.tools.calibrate import Calibrated
 
 
@@ -61,7 +60,7 @@ def calibrate(
         axes=axes,
         memory=parse_size(memory),
         level=level,
-        ensemble=cast("Ensemble | None", ensemble),  # unknown ones are refused there
+        ensemble=ensemble,
     )
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:

@@ -6,6 +6,8 @@ import rich.console
 
 from pdenet_cli.errors import PdenetError
 
+INTERRUPTED = 130  # the exit code after Ctrl-C
+
 out = rich.console.Console(highlight=False, soft_wrap=True)
 err = rich.console.Console(highlight=False, soft_wrap=True, stderr=True)
 

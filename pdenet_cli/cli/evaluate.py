@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from pdenet_cli.evaluation.results import Evaluation, Values
     from pdenet_cli.evaluation.study import Study
     from pdenet_cli.evaluation.uncertainty import Trust
-    from pdenet_cli.inference import Ensemble
     from pdenet_cli.metrics import Metric
     from pdenet_cli.tools.truths import Settings
+
+
+SAMPLES = "8"
 
 
 class PixelCommand(TyperCommand):
@@ -56,7 +58,7 @@ def evaluate(
         typer.Option(
             help="Draws of the network; a list (1,2,5,10,20) studies how scores grow.",
             metavar="N",
-            show_default="8",
+            show_default=SAMPLES,
         ),
     ] = None,
     protocol: Annotated[
@@ -102,7 +104,7 @@ def evaluate(
     --uncertainty adds coverage and width of the intervals, AUSE, AURG, Spearman and ENCE.
     """
     from pdenet_cli.formats.output import refuse_existing, refuse_folders, write_beside
-    from pdenet_cli.tools.truths import Settings
+    from pdenet_cli.tools.truths import Settings, refuse_to_replace
 
     if pixel and html is None:
         raise UsageError("--pixel chooses what the page shows; give --html FILE too.")
@@ -126,9 +128,10 @@ def evaluate(
         memory=parse_size(memory),
         uncertainty=uncertainty,
         level=0.9 if level is None else level,
-        ensemble=cast("Ensemble | None", ensemble),  # unknown ones are refused there
+        ensemble=ensemble,
     )
-    evaluation = _evaluate(files, model or [], parse_samples(samples or "8"), scale, seed, device, settings)
+    refuse_to_replace(files_to_write, files, settings)
+    evaluation = _evaluate(files, model or [], parse_samples(samples or SAMPLES), scale, seed, device, settings)
     if html is not None:
         from pdenet_cli.pages.evaluation import evaluation_page
 

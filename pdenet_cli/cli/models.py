@@ -86,7 +86,7 @@ def _lines(spec: Any) -> list[tuple[str, str]]:
         ("recipe", listed(spec.recipe)),
         ("trained", f"{spec.steps:,} steps, {spec.minutes:g} minutes, seed {spec.seed}"),
         *(("began with", text) for text in _ancestors(spec.began_with)),
-        ("data", ", ".join(cube["name"] for cube in spec.data)),
+        ("data", ", ".join(str(cube.get("name", "?")) for cube in spec.data)),
     ]
     if spec.gain is not None:
         draws = spec.scores["draws"]
@@ -111,7 +111,7 @@ def _intervals(spec: Any) -> str:
     if made is None:
         return "not calibrated"
     met = f"{100 * made.level:g}% on {len(made.scenes)} scenes with {made.samples} samples ({made.ensemble})"
-    return f"{met}; proved for scenes like these: {made.certified_at(made.level):.1%}, δ {made.delta:g}"
+    return f"{met}; proved, were new scenes like these: {made.certified_at(made.level):.1%}, δ {made.delta:g}"
 
 
 def _cubes(cubes: Any) -> Table:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
@@ -17,14 +17,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from pdenet_cli.cli.console import err, out, size_text, time_text
+from pdenet_cli.cli.console import INTERRUPTED, err, out, size_text, time_text
 from pdenet_cli.errors import BatchError, PdenetError, UsageError
 
 if TYPE_CHECKING:
-    from pdenet_cli.inference import Ensemble, Posterior
+    from pdenet_cli.inference import Posterior
     from pdenet_cli.tools.sharpen import Forecast, Job, Settings
 
-INTERRUPTED = 130
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
@@ -41,13 +40,11 @@ class Draws:
 
     def posterior(self) -> Posterior:
         """The model, loaded, with its draws made."""
-        from pdenet_cli.inference import Ensemble, Posterior
+        from pdenet_cli.inference import Posterior
         from pdenet_cli.models import choose_device, open_model
 
-        if self.ensemble not in (*(known := get_args(Ensemble)), None):
-            raise UsageError(f"--ensemble {self.ensemble}: no such thing. Use {' or '.join(known)}.")
         model = open_model(self.model, self.scale, choose_device(self.device))
-        return Posterior(model, self.samples, self.seed, cast("Ensemble | None", self.ensemble))
+        return Posterior(model, self.samples, self.seed, self.ensemble)
 
 
 def settings_of(context: typer.Context, **others: Any) -> Settings:
@@ -57,6 +54,7 @@ def settings_of(context: typer.Context, **others: Any) -> Settings:
     words = context.params
     asked = ("value_range", "tile", "halo", "axes", "overwrite", "resume", "quicklook")
     return Settings(
+        forecast=words["dry_run"],
         bands=parse_bands(words["bands"]),
         dtype=parse_dtype(words.get("dtype")),
         memory=parse_size(words["memory"]),
@@ -119,7 +117,7 @@ def _sharpen_each(
     failed: dict[Path, PdenetError] = {}
     for scene, path in zip(scenes, paths, strict=True):
         try:
-            job = Job(scene, path, posterior, settings)
+            job = Job(scene, path, posterior, settings, scenes)
             if dry_run:
                 forecast = job.forecast()
                 told.append(asdict(forecast))
@@ -132,7 +130,7 @@ def _sharpen_each(
             failed[scene] = error
             continue
         except KeyboardInterrupt:
-            err.print("Stopped. The same command with --resume goes on from here.")
+            err.print("Stopped." if dry_run else "Stopped. The same command with --resume goes on from here.")
             raise typer.Exit(INTERRUPTED) from None
         if not as_json:
             _show_forecast(scene, forecast) if dry_run else _conclude(job)

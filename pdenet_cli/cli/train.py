@@ -15,9 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import err, out
-
-INTERRUPTED = 130
+from pdenet_cli.cli.console import INTERRUPTED, err, out
 
 
 def train(

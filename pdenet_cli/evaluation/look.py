@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.cube import Window
-from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.picture import Picture, rgb_bands
 
@@ -45,8 +44,6 @@ class Look:
     def of(cls, truth: View, estimates: Mapping[str, View], pixels: Sequence[tuple[int, int]] = ()) -> Look:
         """A look at all of them; at the spectra of `pixels` of the file, or of a few that tell most."""
         spots = [Spot(row, column, "chosen") for row, column in pixels]
-        for spot in spots:
-            _refuse_outside(spot, truth)
         step = math.ceil(max(truth.part.rows, truth.part.columns) / LONGEST)
         rgb = _nearest(rgb_bands(truth.cube.meta), truth.bands)
         colours, errors = _maps(truth, estimates, step, [truth.bands.index(band) for band in rgb])
@@ -138,11 +135,3 @@ def _nearest(wanted: tuple[int, int, int], bands: tuple[int, ...]) -> tuple[int,
     """The bands that are compared nearest to those wanted."""
     red, green, blue = (min(bands, key=lambda band: abs(band - want)) for want in wanted)
     return red, green, blue
-
-
-def _refuse_outside(spot: Spot, truth: View) -> None:
-    part = truth.part
-    if not (part.row <= spot.row < part.bottom and part.column <= spot.column < part.right):
-        rows, columns = f"rows {part.row} to {part.bottom - 1}", f"columns {part.column} to {part.right - 1}"
-        met = f"--pixel {spot.row} {spot.column} is not in the part that is compared"
-        raise UsageError(f"{truth.cube.path}: {met}: {rows}, {columns}.")

@@ -13,7 +13,8 @@ from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, ResourceError
 from pdenet_cli.evaluation.view import AS_THEY_ARE, View
-from pdenet_cli.inference import Layer, Posterior, super_resolve, usable_memory
+from pdenet_cli.formats.raw import RawArray
+from pdenet_cli.inference import SYMMETRIES, Layer, Posterior, halo_for, super_resolve, usable_memory
 from pdenet_cli.networks import Draw
 from pdenet_cli.summaries import Summary
 from pdenet_cli.tiling import plan_tiles
@@ -37,8 +38,9 @@ def coarse(truth: View, degradation: Degradation, seed: int) -> Cube:
 
 
 def every_mask_one(posterior: Posterior) -> Posterior:
-    """The same network without chance: each of its channels takes part."""
-    certain = Posterior(posterior.model, 1, posterior.seed, "masks")
+    """The same network without chance, seen from as many sides: each of its channels takes part."""
+    sides = min(SYMMETRIES, len(posterior)) if posterior.ensemble == "flips" else 1
+    certain = Posterior(posterior.model, sides, posterior.seed, posterior.ensemble)
     certain.draw = Draw(torch.ones_like(certain.draw.masks))
     return certain
 
@@ -65,7 +67,7 @@ def run(
         low.meta.window,
         network.scale,
         range(bands),
-        network.halo,
+        halo_for(posterior, [summary for summary, _ in outputs]),
         None if whole_spectra else network.band_halo,
         memory or usable_memory(posterior.device),
         posterior.bytes_for,
@@ -80,8 +82,10 @@ def scratch(folder: Path, low: Cube, scale: int) -> Cube:
     """An empty cube for an estimate, in a file of its own: of a large scene, several do not fit into memory."""
     meta = low.meta.upscaled(scale)
     path = folder / f"{len(list(folder.iterdir()))}.raw"
+    array = RawArray(path, meta.dtype, meta.shape())
     try:
-        return Cube(path, meta, np.memmap(path, meta.dtype, "w+", shape=meta.shape()))
+        array.reserve()
     except OSError as error:
         met = f"{meta.nbytes:,} bytes for an estimate do not fit into {folder} ({error.strerror or error})"
         raise ResourceError(f"{met}. Point TMPDIR to a larger disk.") from error
+    return Cube(path, meta, array)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,12 +62,22 @@ def beside(final: Path) -> Path:
 def refuse_existing(finals: tuple[Path, ...], overwrite: bool) -> None:
     """Stop before any work if an output is there already, or its folder is not."""
     for final in finals:
-        if final.exists() and not overwrite:
+        if (final.exists() or final.is_symlink()) and not overwrite:
             raise OutputError(f"{final} exists. Use --overwrite to replace it.")
         if not final.parent.is_dir():
             raise OutputError(f"{final.parent} is not a folder. Make it first.")
         if not os.access(final.parent, os.W_OK):
             raise OutputError(f"{final.parent}: no permission to write there.")
+
+
+def refuse_scenes(finals: Sequence[Path], scenes: Sequence[Path]) -> None:
+    """Stop where an output would replace a file of a scene, or lie in a folder that is one: never right."""
+    for final in finals:
+        for scene in scenes:
+            if final.exists() and scene.exists() and final.samefile(scene):
+                raise OutputError(f"{final} is the scene itself. Give the output another name.")
+            if scene.is_dir() and scene.resolve() in final.resolve().parents:
+                raise OutputError(f"{final} is inside the scene {scene}. Write it elsewhere.")
 
 
 def refuse_folders(files: tuple[Path, ...]) -> None:

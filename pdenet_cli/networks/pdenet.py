@@ -280,7 +280,7 @@ def _compress(features: list[Tensor], weight: Tensor, masks: Tensor | None) -> T
     weights = weight.t().split_with_sizes(widths)  # (inputs, width), cut where the features meet
     x = features[0].flatten(0, 3) @ weights[0]
     for feature, part in zip(features[1:], weights[1:], strict=True):
-        x.addmm_(feature.flatten(0, 3), part)
+        x.addmm_(feature.flatten(0, 3).to(x.dtype), part.to(x.dtype))  # autocast leaves this product alone
     return x.relu_()
 
 

@@ -137,3 +137,9 @@ def _runs(places: Sequence[tuple[float, float]]) -> Iterator[list[tuple[float, f
         elif run:
             yield run
             run = []
+
+
+def ordinal(count: int) -> str:
+    """2 as 2nd, 3 as 3rd, 11 as 11th."""
+    ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
+    return f"{count}{ending}"

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 import numpy as np
 
-from pdenet_cli.evaluation.look import TRUTH, Look, Map
+from pdenet_cli.evaluation.look import TRUTH, Look
 from pdenet_cli.evaluation.results import Evaluation, SceneResult, Values
 from pdenet_cli.evaluation.study import METRICS, Study
 from pdenet_cli.metrics import Metric
-from pdenet_cli.pages.chart import Line, Stroke, legend, line_chart, strokes
+from pdenet_cli.pages.chart import Line, Stroke, legend, line_chart, ordinal, strokes
 from pdenet_cli.pages.trust import trust_charts, trust_tables
-from pdenet_cli.picture import Picture, png
+from pdenet_cli.picture import Picture, coloured, data_uri
 
 COLOUR_MAP = "inferno"  # even steps to the eye, with any colour vision and in grey
-NOTHING = (205, 205, 205)
 
 STYLE = """
 :root { color-scheme: light; --ink: #1d2329; --soft: #5b6670; --rule: #dde2e6;
@@ -210,7 +208,7 @@ def _line(scene: SceneResult, name: str, values: Sequence[float], stroke: Stroke
 
 
 def _maps(scene: SceneResult, look: Look) -> Iterator[str]:
-    thinned = "" if look.step == 1 else f", every {look.step}th pixel"
+    thinned = "" if look.step == 1 else f", every {ordinal(look.step)} pixel"
     bands = ", ".join(map(str, look.rgb))
     marks = "".join(
         f'<i style="left:{(spot.column - scene.column + 0.5) / scene.columns:.2%};'
@@ -223,9 +221,9 @@ def _maps(scene: SceneResult, look: Look) -> Iterator[str]:
     )
     yield f'<div class="maps">{"".join(colours)}</div>'
     yield "<h3>Errors (root mean square over the bands, one scale for all systems)</h3>"
-    maps = (_picture(coloured(error, look.top), name, "errors") for name, error in look.errors.items())
+    maps = (_picture(coloured(error, look.top, COLOUR_MAP), name, "errors") for name, error in look.errors.items())
     yield f'<div class="maps">{"".join(maps)}</div>'
-    ramp = coloured(np.linspace(0, look.top, 256, dtype=np.float32)[None], look.top)
+    ramp = coloured(np.linspace(0, look.top, 256, dtype=np.float32)[None], look.top, COLOUR_MAP)
     bar = f'<img src="{data_uri(ramp)}" alt="colour scale">'
     yield f'<p class="bar"><span>0</span>{bar}<span>{look.top:.3g} and more</span></p>'
 
@@ -252,21 +250,3 @@ def _failed(failed: Mapping[str, str]) -> Iterator[str]:
     if failed:
         yield "<h2>Scenes that failed</h2>"
         yield "<ul>" + "".join(f"<li>{escape(n)}: {escape(why)}</li>" for n, why in failed.items()) + "</ul>"
-
-
-# Pictures.
-
-
-def coloured(error: Map, top: float) -> Picture:
-    """An error map in colours from 0 to `top`; grey where there is nothing."""
-    from matplotlib import colormaps
-
-    share = np.nan_to_num(error / max(top, 1e-12)).clip(0, 1)
-    picture = np.rint(255 * colormaps[COLOUR_MAP](share)[..., :3]).astype(np.uint8)
-    picture[~np.isfinite(error)] = NOTHING
-    return np.ascontiguousarray(picture)
-
-
-def data_uri(picture: Picture) -> str:
-    """A picture as an address that holds it."""
-    return "data:image/png;base64," + b64encode(png(np.ascontiguousarray(picture))).decode()

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pdenet_cli.cube import Cube
-from pdenet_cli.pages.chart import Axis
+from pdenet_cli.pages.chart import Axis, ordinal
 from pdenet_cli.pages.risk import risk_png
 from pdenet_cli.pages.sight import LONGEST, Packed, Sight, Spectra, breaks, packed
 from pdenet_cli.picture import coloured, data_uri, thinned, thinning
@@ -153,12 +153,6 @@ def _help(sight: Sight, spectra: Spectra) -> str:
     if sight.step > 1:
         words.append(f"The pictures show every {ordinal(sight.step)} pixel.")
     return " ".join(words)
-
-
-def ordinal(count: int) -> str:
-    """2 as 2nd, 3 as 3rd, 11 as 11th."""
-    ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
-    return f"{count}{ending}"
 
 
 def _chart(spectra: Spectra, facts: Facts) -> Iterator[str]:

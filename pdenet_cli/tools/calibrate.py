@@ -29,7 +29,7 @@ from pdenet_cli.models import (
     training_tensors,
 )
 from pdenet_cli.report import hashes
-from pdenet_cli.tools.truths import Settings, open_truth, truth_view
+from pdenet_cli.tools.truths import Settings, first_repeated, open_truth, truth_view
 
 Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
 Say = Callable[[str], None]
@@ -68,8 +68,8 @@ def calibrate(
     """Write `model` again with the factors that make its intervals hold on `scenes`, without those that fail."""
     started = time.monotonic()
     refuse_hopeless(len(scenes), settings.level, delta, certify)
-    if twice := [path for i, path in enumerate(scenes) if path.resolve() in {p.resolve() for p in scenes[:i]}]:
-        raise UsageError(f"{twice[0]} is there twice; what is proved rests on how many scenes there are.")
+    if twice := first_repeated(scenes):
+        raise UsageError(f"{twice} is there twice; what is proved rests on how many scenes there are.")
     if output.suffix != SUFFIX:
         raise UsageError(f"{output}: a model's name must end in {SUFFIX}.")
     source = find_model(model)

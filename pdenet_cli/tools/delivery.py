@@ -11,9 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli.cube import Cube, CubeMeta
-from pdenet_cli.errors import OutputError
 from pdenet_cli.formats import open_cube
-from pdenet_cli.formats.output import PARTIAL, Output, beside, refuse_existing, remove, rename, write_beside
+from pdenet_cli.formats.output import (
+    PARTIAL,
+    Output,
+    beside,
+    refuse_existing,
+    refuse_scenes,
+    remove,
+    rename,
+    write_beside,
+)
 from pdenet_cli.picture import png, quicklook
 from pdenet_cli.report import Report, finite
 from pdenet_cli.tools.journal import Journal
@@ -52,18 +60,15 @@ class Delivery:
         """Where everything will be, by the name of what it shows."""
         return {name: str(path) for name, path in (self._paths | self.pages).items()}
 
-    def refuse(self, sources: Sequence[Path]) -> None:
-        """Stop where a format cannot hold its cube, or a scene would replace itself: that is never right."""
+    def refuse(self, scenes: Sequence[Path]) -> None:
+        """Stop where a format cannot hold its cube, or one of these scenes would be replaced or added to."""
+        refuse_scenes((*self._finals, *self._shown, self.report_path), scenes)
         for output, meta in self.cubes.values():
             output.refuse(meta)
-        for final in self._finals:
-            if any(final.exists() and final.samefile(source) for source in sources):
-                raise OutputError(f"{final} is the scene itself. Give the output another name.")
 
     def refuse_existing(self) -> None:
         """Stop where something would be replaced without having been told to."""
-        shown = (*(self._pictures if self.quicklook else ()), *self.pages.values())
-        refuse_existing((*self._finals, *shown, self.report_path), self.overwrite)
+        refuse_existing((*self._finals, *self._shown, self.report_path), self.overwrite)
 
     def made(self, job: dict[str, Any]) -> Report | None:
         """The report of an earlier run that made these very cubes, if they are all still there."""
@@ -145,6 +150,11 @@ class Delivery:
     @property
     def _finals(self) -> tuple[Path, ...]:
         return tuple(final for output, _ in self.cubes.values() for final in output.finals)
+
+    @property
+    def _shown(self) -> tuple[Path, ...]:
+        """What shows the cubes to people."""
+        return (*(self._pictures if self.quicklook else ()), *self.pages.values())
 
     @property
     def _pictures(self) -> dict[Path, Path]:

@@ -25,7 +25,7 @@ from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, choose_device, load_model
 from pdenet_cli.report import hashes
 from pdenet_cli.summaries import MEAN
-from pdenet_cli.tools.truths import Settings, open_truth, truth_view
+from pdenet_cli.tools.truths import Settings, first_repeated, open_truth, truth_view
 
 Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
 Say = Callable[[str], None]
@@ -104,6 +104,8 @@ class Contest:
     ) -> Evaluation:
         """Score every system on every scene; one of several scenes that fails does not stop the others."""
         started = time.monotonic()
+        if twice := first_repeated(scenes):
+            raise UsageError(f"{twice} is there twice; it would count twice in the means.")
         names = [path.name for path in scenes]
         results: list[SceneResult] = []
         failed: dict[str, str] = {}

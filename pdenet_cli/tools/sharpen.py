@@ -42,6 +42,7 @@ class Settings:
     axes: str | None = None
     overwrite: bool = False
     resume: bool = False
+    forecast: bool = False  # nothing will be written
     quicklook: bool = False
     page: bool = False  # show the maps on a page and in a picture; the sharpened cube is written for it
 
@@ -62,8 +63,15 @@ class Forecast:
 class Job:
     """One scene made ready to be sharpened: every check that can come before the work is made here."""
 
-    def __init__(self, scene: Path, output: Path, posterior: Posterior, settings: Settings) -> None:
-        """`output` is the sharpened cube; maps are named after it."""
+    def __init__(
+        self,
+        scene: Path,
+        output: Path,
+        posterior: Posterior,
+        settings: Settings,
+        others: Sequence[Path] = (),
+    ) -> None:
+        """`output` is the sharpened cube; maps are named after it. `others`: scenes that must stay as they are."""
         self.posterior, self.settings = posterior, settings
         model, network = posterior.model, posterior.network
         self.maps = Maps(settings.maps, settings.question, posterior)
@@ -73,8 +81,8 @@ class Job:
         shown = settings.page and bool(self.maps.names)
         cubes = dict(self._cubes(output, also_mean=shown))
         self.delivery = Delivery(output, cubes, settings.overwrite, settings.quicklook, shown)
-        self.delivery.refuse(self.source.files)
-        if not settings.resume:
+        self.delivery.refuse((*self.source.files, *others))
+        if not settings.resume and not settings.forecast:
             self.delivery.refuse_existing()
         self.survey = Survey.of(self.source)
         self.usable = self.survey.bands_for(self.source.meta, network.bands)

@@ -12,8 +12,8 @@ from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.formats import open_cube
-from pdenet_cli.formats.output import refuse_existing
-from pdenet_cli.models import ModelSpec, choose_device, find_model, load_model, read_header
+from pdenet_cli.formats.output import refuse_existing, refuse_folders
+from pdenet_cli.models import SUFFIX, ModelSpec, choose_device, find_model, load_model, read_header
 from pdenet_cli.networks import Network, build_network
 from pdenet_cli.networks.runtime import tune_process
 from pdenet_cli.training.data import Scene
@@ -78,11 +78,13 @@ def train(
     use_threads(plan.threads)
     if plan.minutes is not None or plan.steps is not None:
         _length(plan)  # refused before the cubes are read
+    if output.suffix != SUFFIX:
+        raise UsageError(f"{output}: a model's name must end in {SUFFIX}.")
     files = Files.of(output)
-    if output.suffix != ".safetensors":
-        raise UsageError(f"{output}: a model's name must end in .safetensors.")
     resumed = resume and files.last.exists()
-    refuse_existing((output, files.last), overwrite or resumed)
+    every = (files.model, files.last, files.log, files.curves)
+    refuse_folders(every)
+    refuse_existing(every, overwrite or resumed)
     with joined(choose_device(plan.device)) as (processes, device):
         tell = watch if processes.first else lambda event: None
         recipe = _recipe(plan)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pdenet_cli.cube import Cube, Window
-from pdenet_cli.errors import FormatError, UsageError
+from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.formats import open_cube
-from pdenet_cli.inference import Ensemble
+from pdenet_cli.formats.output import refuse_scenes
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.report import versions
@@ -35,11 +36,11 @@ class Settings:
     memory: int | None = None
     uncertainty: bool = False  # judge the uncertainty of models that have samples too
     level: float = 0.9  # of the intervals
-    ensemble: Ensemble | None = None  # None: each model as it was calibrated, else masks
+    ensemble: str | None = None  # None: each model as it was calibrated, else masks
 
     def __post_init__(self) -> None:
-        for name, table in (("protocol", tuple(PROTOCOLS)), ("part", PARTS), ("ensemble", get_args(Ensemble))):
-            if getattr(self, name) not in (*table, None):
+        for name, table in (("protocol", tuple(PROTOCOLS)), ("part", PARTS)):
+            if getattr(self, name) not in table:
                 raise UsageError(f"--{name} {getattr(self, name)} is unknown; choose {' or '.join(table)}.")
 
     def job(self, scale: int) -> dict[str, Any]:
@@ -60,6 +61,29 @@ def open_truth(path: Path, settings: Settings) -> Cube:
     return cube if settings.bands is None else cube.with_bands(settings.bands)
 
 
+def first_repeated(scenes: Sequence[Path]) -> Path | None:
+    """The first scene that was there before; None: all are different."""
+    seen: set[Path] = set()
+    for scene in scenes:
+        if scene.resolve() in seen:
+            return scene
+        seen.add(scene.resolve())
+    return None
+
+
+def refuse_to_replace(outputs: Sequence[Path], scenes: Sequence[Path], settings: Settings) -> None:
+    """Stop before any work where an output would replace a scene, or another output."""
+    if len({path.resolve() for path in outputs}) < len(outputs):
+        raise UsageError(f"{outputs[0]}: two outputs cannot have one name.")
+    for scene in scenes if outputs else ():
+        try:
+            with open_truth(scene, settings) as cube:
+                files = cube.files
+        except PdenetError:  # which will be said where the scene is read
+            continue
+        refuse_scenes(outputs, files)
+
+
 def truth_view(cube: Cube, scale: int, settings: Settings, multiple: int, count: int | None) -> View:
     """What is compared of a truth: the bands for networks that take `count` of them, None for any number, and of
     the part that was asked for a `multiple` of pixels.
@@ -75,4 +99,9 @@ def truth_view(cube: Cube, scale: int, settings: Settings, multiple: int, count:
     if not part.rows or not part.columns:
         asked = "any part" if settings.part == "whole" else f"a {settings.part} part"
         raise UsageError(f"{cube.path}: {rows} x {columns} pixels are too few for {asked} at x{scale}.")
+    for row, column in settings.pixels:
+        if not (part.row <= row < part.bottom and part.column <= column < part.right):
+            inside = f"rows {part.row} to {part.bottom - 1}, columns {part.column} to {part.right - 1}"
+            met = f"--pixel {row} {column} is not in the part that is compared"
+            raise UsageError(f"{cube.path}: {met}: {inside}.")
     return View(cube, Radiometry.of(cube.meta, survey, settings.value_range), bands, part)

@@ -26,11 +26,22 @@ class Learner(Generic[M]):
 
     def clip(self, processes: Processes, largest: float, scaler: torch.amp.GradScaler | None = None) -> float:
         """Sum the gradients of all processes and shorten them to `largest`; how long they were."""
-        learning = [p for p in self.module.parameters() if p.grad is not None]
+        learning = self._learning(processes)
         processes.sum([p.grad for p in learning if p.grad is not None])
         if scaler is not None:
             scaler.unscale_(self.adam)
         return float(torch.nn.utils.clip_grad_norm_(learning, largest))
+
+    def _learning(self, processes: Processes) -> list[nn.Parameter]:
+        """The parameters that some process has a gradient of; now every process has one, so sums are in step."""
+        parameters = list(self.module.parameters())
+        used = torch.tensor([p.grad is not None for p in parameters], dtype=torch.float32).to(parameters[0].device)
+        processes.sum([used])
+        learning = [p for p, somewhere in zip(parameters, used.tolist(), strict=True) if somewhere]
+        for parameter in learning:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        return learning
 
     def rate(self, lr: float) -> None:
         """Learn at this rate from now on."""

@@ -27,7 +27,7 @@ class Budget:
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.seconds is None):
             raise UsageError("Give --minutes or --steps, not both.")
-        if (self.steps or self.seconds or 0) <= 0:
+        if not 0 < (self.steps or self.seconds or 0) < math.inf:
             raise UsageError("--minutes and --steps must be positive.")
 
     def done(self, step: int, seconds: float, reserve: float) -> float:
@@ -97,7 +97,7 @@ def run(
         yield validated(0.0)
     while True:
         done, stopped = trainer.processes.agree((share_done(), float(stop())), trainer.device)
-        if stopped or done >= 1:
+        if stopped or (done >= 1 and trainer.step):  # at least one step, or there would be no model
             break
         begun = clock()
         yield trainer.advance(done, begun)

@@ -88,6 +88,8 @@ class Patches:
     ) -> None:
         self.recipe, self.scale, self.seed = recipe, scale, seed
         self.bands = bands  # the only band count the network takes; None: any
+        if recipe.patch < SMALLEST * scale:
+            raise UsageError(f"--patch {recipe.patch} is too small: x{scale} needs {SMALLEST * scale} pixels.")
         self.scenes = [
             scene
             for scene in scenes

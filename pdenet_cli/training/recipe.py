@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, fields, replace
-from math import cos, pi
+from math import cos, isfinite, pi
 from typing import Any
 
 from pdenet_cli.errors import UsageError
@@ -51,8 +51,16 @@ class Recipe:
     collage: float = 0.0  # share of patches with shapes pasted in that show other places of the scene
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type == "int" and not isinstance(value, int):
+                raise UsageError(f"--recipe: {field.name}={value} is not a whole number.")
+            if field.type == "float" and not (isinstance(value, int | float) and isfinite(value) and value >= 0):
+                raise UsageError(f"--recipe: {field.name}={value} is not a number from 0 on.")
         if self.lr <= 0 or min(self.batch, self.patch, self.bands) < 1:
             raise UsageError("--lr, --batch, --patch and --bands must be positive.")
+        if self.zoom < 1 or self.average >= 1:
+            raise UsageError("--recipe: zoom must be at least 1, average less than 1.")
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as JSON holds it."""
@@ -156,9 +164,6 @@ def recipe_for(recipe: str, network: str, scale: int) -> Recipe:
     """The recipe of this name, maybe with changes ("fast,zoom=3"), as it is for a network of this name."""
     numbers = [field.name for field in fields(Recipe) if field.type in ("int", "float")]
     name, changes = changed("--recipe", recipe, RECIPES, numbers)
-    for field, value in changes.items():
-        if not isinstance(value, int | float):
-            raise UsageError(f"--recipe: {field}={value} is not a number.")
     return replace(RECIPES[name](scale), **OWN.get(name, {}).get(network, {}) | changes)
 
 

@@ -21,7 +21,7 @@ from pdenet_cli.training.patches import Patch, Patches
 from pdenet_cli.training.processes import ALONE, Processes
 from pdenet_cli.training.recipe import Moment, changed
 
-DRAWS = 2  # of a patch, where a recipe compares them
+PAIR = 2  # of a patch, where a recipe compares them
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -44,7 +44,8 @@ def new_network(name: str, config: str | None, scale: int, seed: int, start: flo
         raise UsageError(f"--network {name} is unknown; choose one of {', '.join(NETWORKS)}.")
     configs = NETWORKS[name].configs
     config = config or ("small" if "small" in configs else next(iter(configs)))
-    size, changes = changed("--config", config, configs, asdict(next(iter(configs.values()))))
+    known = [field for field in asdict(next(iter(configs.values()))) if field != "scale"]  # an option of its own
+    size, changes = changed("--config", config, configs, known)
     values = asdict(configs[size]) | {"scale": scale} | changes
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -180,13 +181,13 @@ class Trainer:
             low = torch.cat([self.degradation(h[None], p.generator) for h, p in zip(high, group, strict=True)])
             draws = self._draws(group, now.temperature)
             if draws is not None and len(draws) > len(group):
-                high, low = (x.repeat_interleave(DRAWS, dim=0) for x in (high, low))
+                high, low = (x.repeat_interleave(PAIR, dim=0) for x in (high, low))
             with torch.autocast(self.device.type, self.half, enabled=self.half is not None):
                 estimate = self.network(low, draws)
             estimate = estimate.float()
             loss = self.network.loss(estimate, high, low, self.recipe.consistency, rival)
             if len(estimate) > len(group):
-                first, second = estimate[::DRAWS], estimate[1::DRAWS]
+                first, second = estimate[::PAIR], estimate[1::PAIR]
                 loss = loss - self.recipe.energy / 2 * (first - second).abs().mean()
             if self.recipe.spectral and estimate.shape[1] > 1:
                 loss = loss + self.recipe.spectral * (estimate - high).diff(dim=1).abs().mean()
@@ -209,7 +210,7 @@ class Trainer:
     def _draws(self, group: list[Patch], temperature: float | None) -> Draw | None:
         if not self.masked or temperature is None:
             return None
-        each = DRAWS if self.recipe.energy and self.network.random else 1
+        each = PAIR if self.recipe.energy and self.network.random else 1
         draws = [self.network.draw(patch.generator, each, temperature) for patch in group]
         return Draw(torch.cat([draw.masks for draw in draws]))
 
