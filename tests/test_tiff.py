@@ -416,6 +416,10 @@ PROJECTIONS = [
     "+proj=eqc +lat_ts=30 +lon_0=5 +datum=WGS84",
     "+proj=utm +zone=33 +ellps=intl",
     "+proj=utm +zone=33 +south +ellps=intl",
+    "+proj=utm +zone=33 +ellps=intl +units=us-ft",
+    "+proj=lcc +lat_1=33 +lat_2=45 +lat_0=39 +lon_0=-96 +x_0=600000 +y_0=1000 +datum=NAD83 +units=us-ft",
+    "+proj=lcc +lat_1=33 +lat_2=45 +lat_0=39 +lon_0=-96 +x_0=600000 +datum=NAD83 +units=km",
+    "+proj=tmerc +lat_0=10 +lon_0=3 +k=0.99 +x_0=500 +y_0=100 +ellps=GRS80 +units=ft",
 ]
 
 

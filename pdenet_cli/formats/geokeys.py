@@ -147,24 +147,32 @@ PARAMETERS = {
 }
 """PROJ's names for the common projections and their parameters, and the keys that may hold each."""
 
+METRES = {9001: 1.0, 9002: 0.3048, 9003: 1200 / 3937, 9036: 1000.0}
+"""How long the metre, the foot, the US survey foot and the kilometre are, by their EPSG numbers."""
+
 
 def _from_parameters(keys: Mapping[int, Any]) -> str | None:
-    """The WKT of a projection that is spelled out key by key in metres, None if it is not a common one."""
+    """The WKT of a projection that is spelled out key by key, None if it is not a common one."""
     method, utm = METHODS.get(keys.get(3075, 0)), keys.get(3074, 0)
+    metres = METRES.get(keys.get(3076, 9001))
+    if metres is None:
+        return None
     words = [f"+proj={method}"]
     for name, places in PARAMETERS.items():
-        words += [f"+{name}={keys[key]!r}" for key in places if isinstance(keys.get(key), (int, float))][:1]
+        size = metres if name in ("x_0", "y_0") else 1  # PROJ wants these two in metres whatever the unit
+        words += [f"+{name}={keys[key] * size!r}" for key in places if isinstance(keys.get(key), (int, float))][:1]
     if method == "eqc":
         words = [word.replace("lat_1", "lat_ts") for word in words]
     if keys.get(3075) == 9:  # Lambert's cone through one parallel: PROJ wants it named twice
         words += [word.replace("lat_0", "lat_1") for word in words if "lat_0" in word]
     if 16001 <= utm <= 16160:
         words = [f"+proj=utm +zone={utm % 100}", "+south" if utm > 16100 else ""]
-    elif method is None or keys.get(3076, 9001) != 9001:
+    elif method is None:
         return None
-    projection = pyproj.CRS.from_proj4(" ".join((*words, "+ellps=WGS84 +units=m +no_defs")))
+    projection = pyproj.CRS.from_proj4(" ".join((*words, f"+ellps=WGS84 +to_meter={metres!r} +no_defs")))
     name = str(keys.get(PROJECTED_CITATION) or keys.get(CITATION) or "unnamed")
-    return ProjectedCRS(projection.coordinate_operation, name, geodetic_crs=_base(keys)).to_wkt()
+    how, axes = projection.coordinate_operation, projection.coordinate_system
+    return ProjectedCRS(how, name, axes, _base(keys)).to_wkt()
 
 
 def _base(keys: Mapping[int, Any]) -> pyproj.CRS:
