@@ -12,9 +12,9 @@ from spectral.io import envi as spy
 
 from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.formats import crs
+from pdenet_cli.formats import crs, geokeys
 from pdenet_cli.formats.base import Format, OpenOptions
-from pdenet_cli.formats.envi_header import DTYPES, GEO_POINTS, UPSIDE_DOWN, Header
+from pdenet_cli.formats.envi_header import DTYPES, GEO_POINTS, OWN, RPC, UPSIDE_DOWN, Header
 from pdenet_cli.formats.raw import RawArray
 
 DATA_SUFFIXES = (".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".cube")
@@ -157,8 +157,10 @@ def header_fields(meta: CubeMeta, code: int) -> dict[str, Any]:
         **_map_fields(meta),
     }
     for name, value in meta.extra.items():
-        if name.lower() not in fields:
-            fields[_plain(name).replace("=", " ").lower()] = _extra_text(value)
+        word = _plain(name.replace("=", " ")).lower()
+        # What another format calls "map info" is not ENVI's, and knows nothing of the finer grid.
+        if word not in OWN and word not in fields:
+            fields[word] = _extra_text(value)
     return {name: value for name, value in fields.items() if value is not None and value != ""}
 
 
@@ -183,6 +185,9 @@ def _map_fields(meta: CubeMeta) -> dict[str, Any]:
         # ENVI counts pixel corners from 1, and names the latitude first.
         points = (", ".join(repr(float(v)) for v in (p.column + 1, p.row + 1, p.y, p.x)) for p in where.points)
         fields[GEO_POINTS] = "{" + ",\n ".join(points) + "}"
+    if numbers := geokeys.rpc_numbers(where.rpc):
+        # The last three say: not a part cut out of a larger scene, and not emulated.
+        fields[RPC] = "{" + ",\n ".join(map(repr, (*numbers, 0, 0, 0))) + "}"
     return fields
 
 

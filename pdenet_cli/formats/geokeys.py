@@ -26,8 +26,10 @@ USER_DEFINED = 32767
 ESRI = "ESRI PE String = "  # how ArcGIS, and GDAL after it, put a WKT where only a name was foreseen
 
 RPC_AXES = ("LINE", "SAMP", "LAT", "LONG", "HEIGHT")
-RPC_NUMBERS = ("ERR_BIAS", "ERR_RAND", *(f"{a}_OFF" for a in RPC_AXES), *(f"{a}_SCALE" for a in RPC_AXES))
+RPC_ERRORS = ("ERR_BIAS", "ERR_RAND")
+RPC_NUMBERS = (*(f"{a}_OFF" for a in RPC_AXES), *(f"{a}_SCALE" for a in RPC_AXES))
 RPC_LISTS = ("LINE_NUM_COEFF", "LINE_DEN_COEFF", "SAMP_NUM_COEFF", "SAMP_DEN_COEFF")  # of 20 each
+RPC_LENGTH = len(RPC_NUMBERS) + 20 * len(RPC_LISTS)
 
 
 def georeference(tags: Mapping[int, Any]) -> Georeference:
@@ -83,9 +85,8 @@ def tags(where: Georeference) -> dict[int, Any]:
         found[TIE_POINTS] = [
             number for p in where.points for number in (p.column - half, p.row - half, 0.0, p.x, p.y, p.z)
         ]
-    if where.rpc is not None and {*RPC_NUMBERS[2:], *RPC_LISTS} <= where.rpc.keys():
-        found[RPC] = [float(where.rpc.get(name, -1)) for name in RPC_NUMBERS]
-        found[RPC] += [float(part) for name in RPC_LISTS for part in where.rpc[name].split()]
+    if where.rpc is not None and (numbers := rpc_numbers(where.rpc)):
+        found[RPC] = [*(float(where.rpc.get(name, -1)) for name in RPC_ERRORS), *numbers]
     return found
 
 
@@ -215,9 +216,23 @@ def _encoded(keys: Mapping[int, Any]) -> dict[int, Any]:
     return {DIRECTORY: directory} | ({TEXTS: texts} if texts else {})
 
 
-def _rpc(numbers: tuple[float, ...]) -> dict[str, str] | None:
-    if len(numbers) < 92:
+def rpc_numbers(rpc: Mapping[str, str] | None) -> list[float]:
+    """The ninety numbers of rational polynomials in the order of GeoTIFF and of ENVI, none if some are missing."""
+    if rpc is None or not {*RPC_NUMBERS, *RPC_LISTS} <= rpc.keys():
+        return []
+    numbers = [float(part) for name in (*RPC_NUMBERS, *RPC_LISTS) for part in rpc[name].split()]
+    return numbers if len(numbers) == RPC_LENGTH else []
+
+
+def named_rpc(numbers: Sequence[float]) -> dict[str, str] | None:
+    """Rational polynomials by GDAL's names, from their ninety numbers; None if there are fewer."""
+    if len(numbers) < RPC_LENGTH:
         return None
     names = {name: repr(value) for name, value in zip(RPC_NUMBERS, numbers, strict=False)}
-    lists = _groups(numbers[12:92], 20)
+    lists = _groups(numbers[10:RPC_LENGTH], 20)
     return names | {name: " ".join(map(repr, part)) for name, part in zip(RPC_LISTS, lists, strict=True)}
+
+
+def _rpc(numbers: tuple[float, ...]) -> dict[str, str] | None:
+    named = named_rpc(numbers[2:])
+    return named and dict(zip(RPC_ERRORS, map(repr, numbers), strict=False)) | named
