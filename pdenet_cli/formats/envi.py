@@ -135,7 +135,7 @@ def header_fields(meta: CubeMeta, code: int) -> dict[str, Any]:
     """The header of a cube, in the order and the words of ENVI."""
     big = meta.dtype.newbyteorder("=") != meta.dtype
     fields: dict[str, Any] = {
-        "description": str(meta.extra.get("description", "")).strip("{} \n"),
+        "description": _unbraced(str(meta.extra.get("description", "")).strip("{} \n")),
         "samples": meta.columns,
         "lines": meta.rows,
         "bands": meta.bands,
@@ -146,7 +146,7 @@ def header_fields(meta: CubeMeta, code: int) -> dict[str, Any]:
         "byte order": int(big),
         "data ignore value": None if meta.nodata is None else _number(meta.nodata),
         "reflectance scale factor": meta.reflectance_scale,
-        "wavelength units": meta.wavelength_units,
+        "wavelength units": meta.wavelength_units and _plain(meta.wavelength_units),
         "wavelength": meta.wavelengths,
         "fwhm": meta.fwhm,
         "bbl": None if meta.good_bands is None else [int(good) for good in meta.good_bands],
@@ -167,7 +167,7 @@ def header_fields(meta: CubeMeta, code: int) -> dict[str, Any]:
 def _map_fields(meta: CubeMeta) -> dict[str, Any]:
     where = meta.georeference
     # An ENVI scene keeps its own words; any other gets ENVI's words for its coordinate system.
-    wkt = where.native.get("wkt") if "map info" in where.native else crs.esri_wkt(where.crs)
+    wkt = where.native.get("wkt") if "map info" in where.native else _plain(crs.esri_wkt(where.crs) or "")
     fields = {"coordinate system string": f"{{{wkt}}}" if wkt else None}
     if where.transform is not None:
         projection, tail = where.native.get("map info") or crs.to_map_info(where.crs)
@@ -178,7 +178,9 @@ def _map_fields(meta: CubeMeta) -> dict[str, Any]:
         # GDAL does not turn a tie point that is not the first corner, so a turned scene is tied to that one.
         column, row = (0.0, 0.0) if turned else where.anchor
         tie = (column + 1, row + 1, *where.ground(column, row), math.hypot(xc, xr), math.hypot(yc, yr))
-        fields["map info"] = "{" + ", ".join((projection, *(repr(float(v)) for v in tie), *tail, *turned)) + "}"
+        fields["map info"] = (
+            "{" + ", ".join((_plain(projection), *(repr(float(v)) for v in tie), *tail, *turned)) + "}"
+        )
     system = crs.parsed(where.crs)
     own = any(name.lower() == GEO_POINTS for name in meta.extra)
     if where.points and not own and system is not None and system.is_geographic:
@@ -213,7 +215,12 @@ def _number(value: float) -> str:
 
 
 def _plain(text: object) -> str:
-    return " ".join(str(text).replace("{", "(").replace("}", ")").split())
+    return " ".join(_unbraced(str(text)).split())
+
+
+def _unbraced(text: str) -> str:
+    # A brace would end the field, and the lines behind it would be fields of their own.
+    return text.replace("{", "(").replace("}", ")")
 
 
 def _extra_text(value: Any) -> Any:
