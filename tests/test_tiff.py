@@ -539,6 +539,21 @@ def test_maps_of_one_band_and_every_number_are_written(tmp_path, dtype, interlea
     np.testing.assert_array_equal(found.read(), pixels)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "nothing"), [("u8", 2**64 - 1), ("i8", 2**63 - 1), ("i8", -(2**63)), ("i8", -9)]
+)
+def test_gdal_finds_the_holes_of_64_bit_numbers(tmp_path, dtype, nothing):
+    meta = CubeMeta(1, 1, 2, np.dtype(dtype), nodata=float(nothing))
+    with create_cube(tmp_path / "a.tif", meta) as cube:
+        cube.write(meta.window, np.array([[[nothing, 5]]], dtype))
+    with rasterio.open(tmp_path / "a.tif") as file:
+        assert file.read_masks(1).tolist() == [[0, 255]]
+    assert open_cube(tmp_path / "a.tif").meta.nodata == float(nothing)
+    with create_cube(tmp_path / "a.hdr", meta):
+        pass
+    assert f"data ignore value = {nothing}\n" in (tmp_path / "a.hdr").read_text()
+
+
 def test_what_tiff_cannot_hold_is_refused(tmp_path):
     for meta in (CubeMeta(2, 3, 4, np.dtype(bool)), CubeMeta(70000, 1, 1, np.dtype("u1"))):
         with pytest.raises(OutputError, match="cannot hold"), create_cube(tmp_path / "a.tif", meta):
