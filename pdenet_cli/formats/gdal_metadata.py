@@ -61,7 +61,7 @@ class Items:
             wavelengths, units, fwhm = micrometres, "Micrometers", self.numbers("FWHM_UM")
         good, defaults = self.numbers("bbl"), _numbers(_listed(self.own.get("default_bands", "")))
         names = self.band.get("description") or _listed(self.own.get("band_names", ""))
-        scale = _numbers([self.own.get("reflectance_scale_factor")])
+        scale = _numbers([self.own.get("reflectance_scale_factor", "")])
         fields = dict(
             wavelengths=wavelengths,
             wavelength_units=units,
@@ -70,8 +70,9 @@ class Items:
             band_names=tuple(name or f"Band {i + 1}" for i, name in enumerate(names)) if names else None,
             default_bands=_zero_based(defaults, self.bands),
             reflectance_scale=scale[0] if scale and scale[0] else None,
-            gains=self.numbers("scale", "data_gain_values"),
-            offsets=self.numbers("offset", "data_offset_values"),
+            # GDAL writes neither for a band whose numbers are meant as they are.
+            gains=self.numbers("scale", "data_gain_values", blank="1"),
+            offsets=self.numbers("offset", "data_offset_values", blank="0"),
             variable=self.own.get("variable"),
             extra=self.extra(),
         )
@@ -82,9 +83,12 @@ class Items:
         values = _numbers(_listed(self.own.get("anchor", "")))
         return (values[0], values[1]) if values and len(values) == 2 else None
 
-    def numbers(self, *names: str) -> tuple[float, ...] | None:
-        """One number per band under the first of these names, on the bands or as a list on the dataset."""
-        lists: list[Sequence[str | None]] = [self.band.get(name, []) for name in names]
+    def numbers(self, *names: str, blank: str = "") -> tuple[float, ...] | None:
+        """One number per band under the first of these names, on the bands or as a list on the dataset.
+
+        `blank` is what a band says that says nothing while others do.
+        """
+        lists: list[Sequence[str]] = [[word or blank for word in self.band.get(name, [])] for name in names]
         lists += [_listed(self.own.get(name, "")) for name in names]
         found = (values for words in lists if (values := _numbers(words)) is not None)
         return next((values for values in found if len(values) == self.bands), None)
@@ -172,9 +176,9 @@ def _listed(words: str) -> list[str]:
     return [part.strip() for part in words.strip().strip("{}").split(",")] if words.strip() else []
 
 
-def _numbers(words: Sequence[str | None]) -> tuple[float, ...] | None:
+def _numbers(words: Sequence[str]) -> tuple[float, ...] | None:
     try:
-        numbers = tuple(float(word or "") for word in words)
+        numbers = tuple(float(word) for word in words)
     except ValueError:
         return None
     return numbers if numbers and all(map(math.isfinite, numbers)) else None
