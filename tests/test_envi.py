@@ -457,3 +457,9 @@ def test_a_wavelength_list_of_the_wrong_length_is_dropped_and_noted(tmp_path):
     cube = open_cube(write(tmp_path, {"wavelength": "{400, 500, 600}"}))
     assert cube.meta.wavelengths is None
     assert any("3 entries for 2 bands" in note for note in cube.meta.notes)
+
+
+def test_a_wavelength_list_with_words_is_dropped_and_noted(tmp_path):
+    meta = open_cube(write(tmp_path, {"wavelength": "{400, red}", "fwhm": "{5, 6}"})).meta
+    assert (meta.wavelengths, meta.fwhm) == (None, (5, 6))
+    assert meta.notes == ("wavelength ignored: not all of it are numbers",)

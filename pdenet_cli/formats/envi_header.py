@@ -98,6 +98,8 @@ class Header:
             "no byte order in the header: little-endian assumed": "byte order" not in self.fields,
             f"{RPC} left out: not the coefficients of a whole scene": RPC in self.fields and where.rpc is None,
         }
+        lists = ("wavelength", "fwhm", "bbl", "data gain values", "data offset values")
+        doubts |= {f"{name} ignored: not all of it are numbers": self.in_words(name) for name in lists}
         scale = self.number("reflectance scale factor")
         return CubeMeta(
             bands=bands,
@@ -207,6 +209,10 @@ class Header:
             return None if items is None else tuple(float(item) for item in items)
         except ValueError:
             return None
+
+    def in_words(self, name: str) -> bool:
+        """Whether a list that should hold numbers holds something else."""
+        return self.items(name) is not None and self.numbers(name) is None
 
 
 def _zero_based(bands: tuple[float, ...] | None, count: int) -> tuple[int, ...] | None:

@@ -23,8 +23,11 @@ STALE |= {"file_compression", "map_info", "coordinate_system_string", "area_or_p
 OWN = {"wavelength", "wavelength_units", "fwhm", "bbl", "band_names", "default_bands", "data_ignore_value"}
 OWN |= {"reflectance_scale_factor", "data_gain_values", "data_offset_values", "variable", "anchor"}
 
-BAND_OWN = {"wavelength", "wavelength_units", "fwhm", "bbl", "CENTRAL_WAVELENGTH_UM", "FWHM_UM"}
-BAND_OWN |= {"description", "scale", "offset", "colorinterp"}
+STALE_DOMAINS = {"GEOLOCATION", "IMAGE_STRUCTURE", "RPC", "SUBDATASETS", "TILING_SCHEME"}
+DOMAIN = "::"  # between the name of any other domain and that of its item
+
+NUMBERS = ("wavelength", "fwhm", "bbl", "CENTRAL_WAVELENGTH_UM", "FWHM_UM")  # of use only if every band has one
+BAND_OWN = {*NUMBERS, "wavelength_units", "description", "scale", "offset", "colorinterp"}
 
 
 class Items:
@@ -77,6 +80,11 @@ class Items:
             extra=self.extra(),
         )
         return {name: value for name, value in fields.items() if value is not None}
+
+    def doubts(self) -> list[str]:
+        """What is said of some bands only, or not in numbers, and so of none."""
+        lists = [name for name in NUMBERS if name in self.band or name in self.own]
+        return [f"{name} ignored: not a number for every band" for name in lists if self.numbers(name) is None]
 
     def anchor(self) -> tuple[float, float] | None:
         """The corner that a rotated picture names as its tie point, for which GeoTIFF has no tag."""

@@ -78,7 +78,7 @@ def _with_items(meta: CubeMeta, tags: dict[int, Any]) -> CubeMeta:
     where = meta.georeference
     if geokeys.MATRIX in tags and (anchor := items.anchor()) is not None:
         where = replace(where, anchor=anchor)
-    return replace(meta, georeference=where, **items.meta())
+    return replace(meta, georeference=where, **items.meta()).noting(*items.doubts())
 
 
 def _with_neighbour(path: Path, meta: CubeMeta) -> CubeMeta:
