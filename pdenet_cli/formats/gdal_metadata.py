@@ -151,7 +151,7 @@ def text(meta: CubeMeta, anchor: tuple[float, float] | None = None) -> str:
 
 def _guessed_units(meta: CubeMeta) -> str | None:
     # EnMAP-Box and QGIS pass over wavelengths that have no unit.
-    if meta.wavelengths is None:
+    if meta.wavelengths is None or max(meta.wavelengths) < 0.1:  # metres, perhaps
         return None
     return "Micrometers" if max(meta.wavelengths) < 100 else "Nanometers"
 
