@@ -41,8 +41,10 @@ class Items:
             name, domain = item.get("name", ""), item.get("domain", "")
             value = unescape(item.text or "", {"&quot;": '"', "&apos;": "'"})  # GDAL escapes values twice
             sample = item.get("sample", "")
-            if domain not in ("", "ENVI", "IMAGERY") or not name or name.upper().startswith("STATISTICS_"):
+            if not name or name.upper().startswith("STATISTICS_") or domain in STALE_DOMAINS:
                 continue
+            if domain not in ("", "ENVI", "IMAGERY"):
+                name = f"{domain}{DOMAIN}{name}"
             if sample.isdecimal() and len(sample) < 9:
                 if int(sample) < bands:
                     self.band.setdefault(item.get("role", name), [None] * bands)[int(sample)] = value
@@ -159,7 +161,9 @@ def _guessed_units(meta: CubeMeta) -> str | None:
 def _item(name: str, value: Any, sample: str = "") -> str:
     role = f' role="{ROLES[name]}"' if sample and name in ROLES else ""
     words = escape(escape(_legal(worded(value)), {'"': "&quot;"}))  # GDAL escapes values twice
-    return f"  <Item name={quoteattr(_legal(name))}{sample}{role}>{words}</Item>"
+    domain, _, own = map(_legal, name.partition(DOMAIN))
+    named = f"{quoteattr(own)} domain={quoteattr(domain)}" if domain and own else quoteattr(_legal(name))
+    return f"  <Item name={named}{sample}{role}>{words}</Item>"
 
 
 def worded(value: Any) -> str:
