@@ -130,7 +130,7 @@ class Radiometry:
     def nothing(self, dtype: np.dtype[Any]) -> Any:
         """What stands for nodata in `dtype`: the file's own value, else NaN, else 0."""
         if self.nodata is not None and (dtype.kind == "f" or _fits(self.nodata, dtype)):
-            return self.nodata
+            return held(self.nodata, dtype)
         return np.nan if dtype.kind == "f" else 0
 
 
@@ -188,7 +188,12 @@ def _fits(value: float, dtype: np.dtype[Any]) -> bool:
         with np.errstate(over="ignore"):
             return math.isinf(value) or bool(np.isfinite(np.float64(value).astype(dtype)))
     least, most = _limits(dtype)
-    return least <= value <= most and float(value).is_integer()
+    return least <= value <= float(most) and float(value).is_integer()
+
+
+def held(value: float, dtype: np.dtype[Any]) -> float:
+    """A number as `dtype` holds it: a float that means the largest 64-bit integer is one more than that."""
+    return min(int(value), np.iinfo(dtype).max) if dtype.kind in "ui" and _fits(value, dtype) else value
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """ENVI headers as real tools write them, and as broken disks and bad intentions do."""
 
 import numpy as np
+import pyproj
 import pytest
 import rasterio
 from hypothesis import HealthCheck, given, settings
@@ -213,6 +214,59 @@ def test_ground_control_points_that_envi_cannot_hold_are_refused_unless_a_grid_i
     assert open_cube(tmp_path / "fine.hdr").meta.georeference.transform == grid
 
 
+RPC_AXES = ("LINE", "SAMP", "LAT", "LONG", "HEIGHT")
+RPC = {
+    f"{axis}_{part}": f"{i + k / 7}" for k, axis in enumerate(RPC_AXES) for i, part in enumerate(("OFF", "SCALE"))
+}
+for k, name in enumerate(("LINE_NUM_COEFF", "LINE_DEN_COEFF", "SAMP_NUM_COEFF", "SAMP_DEN_COEFF")):
+    RPC[name] = " ".join(f"{(i + 20 * k) / 7}" for i in range(20))
+
+
+def test_rational_polynomials_are_gdals_and_hold_on_the_finer_grid(tmp_path):
+    with create_cube(tmp_path / "same.hdr", placed(rpc=RPC)):
+        pass
+    with open_cube(tmp_path / "same.hdr") as cube, create_cube(tmp_path / "fine.hdr", cube.meta.upscaled(4)):
+        assert cube.meta.georeference.rpc == RPC
+        assert cube.meta.notes == ()
+    wanted = Georeference(rpc=RPC).upscaled(4).rpc
+    with rasterio.open(tmp_path / "fine.img") as reference:
+        found = reference.tags(ns="RPC")
+    for name, words in wanted.items():
+        assert list(map(float, found[name].split())) == pytest.approx(list(map(float, words.split())), rel=1e-15)
+
+
+def test_rational_polynomials_of_a_larger_scene_are_left_out_and_noted(tmp_path):
+    numbers = ", ".join(["1"] * 90)
+    for cut, kept in (("0, 0, 1", True), ("100, 0, 0", False), ("0, 7, 0", False)):
+        meta = open_cube(write(tmp_path, {"rpc info": f"{{{numbers}, {cut}}}"})).meta
+        assert (meta.georeference.rpc is not None) == kept
+        assert any("rpc info left out" in note for note in meta.notes) != kept
+
+
+CONIC = "+proj=lcc +lat_1=33 +lat_2=45 +lat_0=39 +lon_0=-96 +datum=NAD83 +units="
+
+
+@pytest.mark.parametrize(
+    ("system", "named"),
+    [
+        ("EPSG:2263", "units=US Survey Feet"),
+        ("EPSG:2222", "units=Feet"),
+        ("EPSG:32616", "units=Meters"),
+        (f"{CONIC}km", "units=Km"),
+        (f"{CONIC}yd", None),
+    ],
+)
+def test_gdal_reads_the_unit_that_was_meant(tmp_path, system, named):
+    grid = (900000.0, 10.0, 0.0, 200000.0, 0.0, -10.0)
+    with create_cube(tmp_path / "fine.hdr", placed(transform=grid, crs=system)):
+        pass
+    words = Header.read(tmp_path / "fine.hdr").items("map info")
+    assert [word for word in words if word.startswith("units")] == ([named] if named else [])
+    with rasterio.open(tmp_path / "fine.img") as reference:
+        moved = pyproj.Transformer.from_crs(reference.crs.to_wkt(), system, always_xy=True)
+    assert moved.transform(900.0, 200.0) == pytest.approx((900, 200), abs=1e-5)
+
+
 @pytest.mark.parametrize(
     "name", ["fine.bsq", "fine.bil", "fine.bip", "fine.BIP", "fine.img", "fine.dat", "fine.hdr"]
 )
@@ -264,6 +318,44 @@ def test_unknown_header_fields_survive_word_for_word(tmp_path):
     again = open_cube(tmp_path / "copy.hdr").meta.extra
     for name, value in fields.items():
         assert " ".join(again[name].split()) == " ".join(value.split())
+
+
+def test_words_of_another_format_are_not_taken_for_envis_own(tmp_path):
+    extra = {
+        "map info": MAP,
+        "Byte Order": 1,
+        "data=ignore value": 7,
+        "rpc info": "{1, 2}",
+        "sun azimuth": "141.5",
+    }
+    with create_cube(tmp_path / "fine.hdr", CubeMeta(2, 3, 4, PIXELS.dtype, extra=extra)) as cube:
+        cube.write(cube.meta.window, PIXELS)
+    with open_cube(tmp_path / "fine.hdr") as cube:
+        np.testing.assert_array_equal(cube.read(), PIXELS)
+        assert (cube.meta.georeference, cube.meta.nodata) == (Georeference(), None)
+        assert cube.meta.extra == {"sun azimuth": "141.5"}
+
+
+def test_no_text_becomes_a_field_of_its_own(tmp_path):
+    more = "}\ndata ignore value = 1500\nwavelength = {1, 2}"
+    system = pyproj.CRS.from_epsg(3035).to_wkt().replace("ETRS89-extended / LAEA Europe", f"Europe {more}")
+    where = Georeference(transform=(9.0, 1.0, 0.0, 7.0, 0.0, -1.0), crs=system)
+    extra = {"description": f"Processed {{v1{more}", "sensor type": f"X{more}", "levels": [f"a{more}"]}
+    meta = CubeMeta(2, 3, 4, PIXELS.dtype, wavelength_units=f"nm{more}", extra=extra, georeference=where)
+    with create_cube(tmp_path / "fine.hdr", meta):
+        pass
+    found = open_cube(tmp_path / "fine.hdr").meta
+    assert (found.nodata, found.wavelengths, found.extra.keys()) == (None, None, extra.keys())
+    with rasterio.open(tmp_path / "fine.img") as reference:
+        assert reference.nodata is None
+
+
+def test_an_ordinary_description_stays_as_it_is(tmp_path):
+    with create_cube(
+        tmp_path / "fine.hdr", CubeMeta(2, 3, 4, PIXELS.dtype, extra={"description": "{two\nlines}"})
+    ):
+        pass
+    assert "description = {\n  two\n  lines}\n" in (tmp_path / "fine.hdr").read_text()
 
 
 def test_words_about_pixels_hold_on_the_finer_grid(tmp_path):
@@ -365,3 +457,9 @@ def test_a_wavelength_list_of_the_wrong_length_is_dropped_and_noted(tmp_path):
     cube = open_cube(write(tmp_path, {"wavelength": "{400, 500, 600}"}))
     assert cube.meta.wavelengths is None
     assert any("3 entries for 2 bands" in note for note in cube.meta.notes)
+
+
+def test_a_wavelength_list_with_words_is_dropped_and_noted(tmp_path):
+    meta = open_cube(write(tmp_path, {"wavelength": "{400, red}", "fwhm": "{5, 6}"})).meta
+    assert (meta.wavelengths, meta.fwhm) == (None, (5, 6))
+    assert meta.notes == ("wavelength ignored: not all of it are numbers",)

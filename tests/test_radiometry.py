@@ -101,6 +101,16 @@ def test_an_estimate_that_rounds_to_nodata_stays_an_estimate():
     assert top.from_unit(np.array([[[1.0]]]), np.dtype("u2")).item() == 65534
 
 
+@pytest.mark.parametrize(("dtype", "nothing"), [("u8", 2**64 - 1), ("i8", 2**63 - 1), ("i8", -(2**63))])
+def test_the_ends_of_64_bits_stand_in_holes_again(dtype, nothing):
+    pixels = np.array([[[10, nothing], [30, 40]]], dtype)
+    radiometry = Radiometry.of(meta(dtype, nodata=float(nothing)), survey(10, 80, bands=1), (0, 100))
+    unit, there = radiometry.prepare(pixels)
+    assert there.sum() == 3
+    np.testing.assert_array_equal(radiometry.finish(unit, there, pixels.dtype), pixels)
+    refuse_narrow(np.dtype(dtype), meta(dtype, nodata=float(nothing)), survey(10, 80))
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_a_float_estimate_that_is_nodata_stays_an_estimate(dtype):
     radiometry = Radiometry((1.0,), (0.0,), "test", nodata=0.0, floor=0.0)

@@ -160,7 +160,17 @@ def test_overviews_and_masks_are_not_bands(tmp_path):
         assert len(file.pages) > 3
     with open_cube(path) as cube:
         assert cube.meta.shape() == (1, 37, 50)
+        assert "its mask is not used" in cube.meta.notes[0]
         np.testing.assert_array_equal(cube.read(), PIXELS[:1])
+
+
+def test_a_mask_beside_the_picture_is_noted(tmp_path):
+    path = gdal_file(tmp_path / "a.tif", PIXELS[:1].astype("u1"))
+    assert open_cube(path).meta.notes == ()
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=False), rasterio.open(path, "r+") as file:
+        file.write_mask(np.zeros((37, 50), bool))
+    assert (tmp_path / "a.tif.msk").exists()
+    assert "its mask is not used" in open_cube(path).meta.notes[0]
 
 
 def test_pages_that_differ_leave_the_first_and_a_note(tmp_path):
@@ -222,6 +232,45 @@ def test_wavelengths_and_the_rest_are_found_where_others_put_them(tmp_path):
     assert (meta.good_bands, meta.band_names, meta.nodata) == ((False, True), ("blue", "still blue"), -32768)
     assert (meta.gains, meta.offsets) == ((1e-4, 2e-4), (0.5, 0.25))
     assert meta.extra == {"start_time": "2022-07-24", "camera": ["c1", "c2"]}
+
+
+def test_a_band_without_scale_and_offset_is_meant_as_it_is(tmp_path):
+    path = gdal_file(tmp_path / "a.tif", PIXELS[:3].astype("i2"))
+    with rasterio.open(path, "r+") as file:
+        file.scales, file.offsets = (1, 2e-4, 1), (0, 0.25, 0)
+    meta = open_cube(path).meta
+    assert (meta.gains, meta.offsets) == ((1, 2e-4, 1), (0, 0.25, 0))
+
+
+@pytest.mark.parametrize("last", [{}, {"wavelength": "nan"}, {"wavelength": "red"}], ids=str)
+def test_wavelengths_of_some_bands_are_not_used_and_that_is_noted(tmp_path, last):
+    tags = {1: dict(wavelength="450", fwhm="5"), 2: dict(last, fwhm="5")}
+    meta = open_cube(gdal_file(tmp_path / "a.tif", PIXELS[:2].astype("i2"), tags=tags)).meta
+    assert (meta.wavelengths, meta.fwhm) == (None, (5, 5))
+    assert meta.notes == ("wavelength ignored: not a number for every band",)
+
+
+def test_wavelengths_that_may_be_in_metres_get_no_unit(tmp_path):
+    for wavelengths, unit in (((4e-7, 9e-7), None), ((0.4, 0.9), "Micrometers"), ((400, 900), "Nanometers")):
+        meta = CubeMeta(2, 3, 4, np.dtype("u1"), wavelengths=wavelengths)
+        with create_cube(tmp_path / "a.tif", meta, overwrite=True):
+            pass
+        found = open_cube(tmp_path / "a.tif").meta
+        assert (found.wavelengths, found.wavelength_units) == (wavelengths, unit)
+
+
+def test_items_of_other_domains_keep_their_domain(tmp_path):
+    path = gdal_file(tmp_path / "a.tif", PIXELS[:2].astype("i2"))
+    with rasterio.open(path, "r+") as file:
+        file.update_tags(ns="MY & DOMAIN", k="v", wavelength="7")
+        file.update_tags(2, ns="MY & DOMAIN", lamp="on")
+        file.update_tags(ns="GEOLOCATION", PIXEL_STEP="1")
+    with open_cube(path) as cube, create_cube(tmp_path / "b.tif", cube.meta.upscaled(2)):
+        assert cube.meta.wavelengths is None
+    with rasterio.open(tmp_path / "b.tif") as file:
+        assert file.tags(ns="MY & DOMAIN") == {"k": "v", "wavelength": "7"}
+        assert file.tags(2, ns="MY & DOMAIN") == {"lamp": "on"}
+        assert file.tags(ns="GEOLOCATION") == {}
 
 
 def test_wavelengths_in_gdals_imagery_and_envi_domains_are_understood(tmp_path):
@@ -383,6 +432,42 @@ def test_the_ground_stays_under_the_picture(tmp_path, kind, point, system):
     assert open_cube(tmp_path / "b.tif").meta.georeference == meta.georeference
 
 
+@pytest.mark.parametrize("beside", ["a.tfw", "A.TIFW", "a.wld"])
+@pytest.mark.parametrize("kind", TRANSFORMS)
+def test_a_world_file_places_a_picture_as_gdal_places_it(tmp_path, kind, beside):
+    path = gdal_file(tmp_path / "a.tif", PIXELS[:1].astype("u1"))
+    transform = rasterio.Affine.from_gdal(*TRANSFORMS[kind])
+    x, y = transform @ (0.5, 0.5)
+    numbers = (transform.a, transform.d, transform.b, transform.e, x, y)
+    (tmp_path / beside).write_text("\r\n".join(map(repr, numbers)))
+    meta = open_cube(path).meta
+    assert meta.notes == (f"placed by {beside}",)
+    assert meta.georeference.transform == pytest.approx(TRANSFORMS[kind])
+    if beside.islower():
+        with rasterio.open(path) as reference:
+            assert_same_ground(reference, meta, meta.georeference)
+
+
+@pytest.mark.parametrize("words", ["", "1 2 3", "1 0 0 one 5 5", "0 0 0 0 5 5", "nan 0 0 1 5 5", "1 0 0 1 5 5 5"])
+def test_a_world_file_of_other_words_is_ignored_and_noted(tmp_path, words):
+    path = gdal_file(tmp_path / "a.tif", PIXELS[:1].astype("u1"))
+    (tmp_path / "a.tfw").write_text(words)
+    meta = open_cube(path).meta
+    assert meta.georeference.transform is None
+    assert meta.notes == ("a.tfw is ignored: not the six numbers of a world file",)
+
+
+def test_what_lies_beside_a_picture_counts_only_if_it_has_no_place(tmp_path):
+    (tmp_path / "a.tfw").write_text("1 0 0 1 5 5")
+    (tmp_path / "a.tif.aux.xml").write_text("<PAMDataset/>")
+    path = gdal_file(tmp_path / "b.tif", PIXELS[:1].astype("u1"), transform=rasterio.Affine(9, 0, 5, 0, -9, 7))
+    meta = open_cube(path.rename(tmp_path / "a.tif")).meta
+    assert (meta.georeference.transform, meta.notes) == ((5, 9, 0, 7, 0, -9), ())
+    path = gdal_file(tmp_path / "b.tif", PIXELS[:1].astype("u1"))
+    meta = open_cube(path.rename(tmp_path / "a.tif")).meta
+    assert meta.notes == ("a.tif.aux.xml is not read", "placed by a.tfw")
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     anchor=st.tuples(st.integers(-50, 50), st.integers(-50, 50)),
@@ -416,6 +501,10 @@ PROJECTIONS = [
     "+proj=eqc +lat_ts=30 +lon_0=5 +datum=WGS84",
     "+proj=utm +zone=33 +ellps=intl",
     "+proj=utm +zone=33 +south +ellps=intl",
+    "+proj=utm +zone=33 +ellps=intl +units=us-ft",
+    "+proj=lcc +lat_1=33 +lat_2=45 +lat_0=39 +lon_0=-96 +x_0=600000 +y_0=1000 +datum=NAD83 +units=us-ft",
+    "+proj=lcc +lat_1=33 +lat_2=45 +lat_0=39 +lon_0=-96 +x_0=600000 +datum=NAD83 +units=km",
+    "+proj=tmerc +lat_0=10 +lon_0=3 +k=0.99 +x_0=500 +y_0=100 +ellps=GRS80 +units=ft",
 ]
 
 
@@ -535,6 +624,21 @@ def test_maps_of_one_band_and_every_number_are_written(tmp_path, dtype, interlea
     np.testing.assert_array_equal(found.read(), pixels)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "nothing"), [("u8", 2**64 - 1), ("i8", 2**63 - 1), ("i8", -(2**63)), ("i8", -9)]
+)
+def test_gdal_finds_the_holes_of_64_bit_numbers(tmp_path, dtype, nothing):
+    meta = CubeMeta(1, 1, 2, np.dtype(dtype), nodata=float(nothing))
+    with create_cube(tmp_path / "a.tif", meta) as cube:
+        cube.write(meta.window, np.array([[[nothing, 5]]], dtype))
+    with rasterio.open(tmp_path / "a.tif") as file:
+        assert file.read_masks(1).tolist() == [[0, 255]]
+    assert open_cube(tmp_path / "a.tif").meta.nodata == float(nothing)
+    with create_cube(tmp_path / "a.hdr", meta):
+        pass
+    assert f"data ignore value = {nothing}\n" in (tmp_path / "a.hdr").read_text()
+
+
 def test_what_tiff_cannot_hold_is_refused(tmp_path):
     for meta in (CubeMeta(2, 3, 4, np.dtype(bool)), CubeMeta(70000, 1, 1, np.dtype("u1"))):
         with pytest.raises(OutputError, match="cannot hold"), create_cube(tmp_path / "a.tif", meta):
@@ -558,6 +662,9 @@ def test_odd_characters_in_names_and_values_do_no_harm(tmp_path):
         "n": 3,
         "list": [1.5, 2.0],
         "each": ["p", "q", "r"],
+        "::a": "b",
+        "c::": "d",
+        "e::f::g": "h",
     }
     with create_cube(tmp_path / "a.tif", full_meta(extra=extra)):
         pass
@@ -568,6 +675,9 @@ def test_odd_characters_in_names_and_values_do_no_harm(tmp_path):
         "n": "3",
         "list": "{1.5, 2}",
         "each": ["p", "q", "r"],
+        "::a": "b",
+        "c::": "d",
+        "e::f::g": "h",
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import pyproj
@@ -60,6 +61,10 @@ def from_map_info(projection: str, tail: tuple[str, ...]) -> str | None:
     return None
 
 
+UNITS = {"Meters": 1.0, "Km": 1000.0, "Feet": 0.3048, "US Survey Feet": 1200 / 3937}
+"""ENVI's names for lengths and how many metres each is."""
+
+
 def to_map_info(crs: str | None) -> tuple[str, tuple[str, ...]]:
     """ENVI's projection name and the fields behind the pixel size for a coordinate system."""
     system = parsed(crs)
@@ -67,11 +72,13 @@ def to_map_info(crs: str | None) -> tuple[str, tuple[str, ...]]:
         return "Arbitrary", ()
     if system.is_geographic:
         return "Geographic Lat/Lon", (*_datum(system), "units=Degrees")
-    units = "Feet" if "foot" in (system.axis_info[0].unit_name if system.axis_info else "") else "Meters"
+    metres = system.axis_info[0].unit_conversion_factor if system.axis_info else 1.0
+    # GDAL believes the unit here more than the one in the WKT, so one that ENVI cannot name is not named.
+    units = tuple(f"units={name}" for name, size in UNITS.items() if math.isclose(size, metres, rel_tol=1e-9))
     if system.utm_zone and _datum(system):
         hemisphere = "South" if system.utm_zone.endswith("S") else "North"
-        return "UTM", (system.utm_zone[:-1], hemisphere, *_datum(system), f"units={units}")
-    return system.name.replace(",", " "), (*_datum(system), f"units={units}")
+        return "UTM", (system.utm_zone[:-1], hemisphere, *_datum(system), *units)
+    return system.name.replace(",", " "), (*_datum(system), *units)
 
 
 def _datum(system: pyproj.CRS) -> tuple[str, ...]:

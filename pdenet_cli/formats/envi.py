@@ -12,10 +12,11 @@ from spectral.io import envi as spy
 
 from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.formats import crs
+from pdenet_cli.formats import crs, geokeys
 from pdenet_cli.formats.base import Format, OpenOptions
-from pdenet_cli.formats.envi_header import DTYPES, GEO_POINTS, UPSIDE_DOWN, Header
+from pdenet_cli.formats.envi_header import DTYPES, GEO_POINTS, OWN, RPC, UPSIDE_DOWN, Header
 from pdenet_cli.formats.raw import RawArray
+from pdenet_cli.radiometry import held
 
 DATA_SUFFIXES = (".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".cube")
 NOT_DATA = {".hdr", ".xml", ".txt", ".json", ".png", ".jpg", ".csv", ".sta", ".enp", ".partial", ".ovr"}
@@ -135,7 +136,7 @@ def header_fields(meta: CubeMeta, code: int) -> dict[str, Any]:
     """The header of a cube, in the order and the words of ENVI."""
     big = meta.dtype.newbyteorder("=") != meta.dtype
     fields: dict[str, Any] = {
-        "description": str(meta.extra.get("description", "")).strip("{} \n"),
+        "description": _unbraced(str(meta.extra.get("description", "")).strip("{} \n")),
         "samples": meta.columns,
         "lines": meta.rows,
         "bands": meta.bands,
@@ -144,9 +145,9 @@ def header_fields(meta: CubeMeta, code: int) -> dict[str, Any]:
         "data type": code,
         "interleave": meta.interleave,
         "byte order": int(big),
-        "data ignore value": None if meta.nodata is None else _number(meta.nodata),
+        "data ignore value": None if meta.nodata is None else _number(held(meta.nodata, meta.dtype)),
         "reflectance scale factor": meta.reflectance_scale,
-        "wavelength units": meta.wavelength_units,
+        "wavelength units": meta.wavelength_units and _plain(meta.wavelength_units),
         "wavelength": meta.wavelengths,
         "fwhm": meta.fwhm,
         "bbl": None if meta.good_bands is None else [int(good) for good in meta.good_bands],
@@ -157,15 +158,17 @@ def header_fields(meta: CubeMeta, code: int) -> dict[str, Any]:
         **_map_fields(meta),
     }
     for name, value in meta.extra.items():
-        if name.lower() not in fields:
-            fields[_plain(name).replace("=", " ").lower()] = _extra_text(value)
+        word = _plain(name.replace("=", " ")).lower()
+        # What another format calls "map info" is not ENVI's, and knows nothing of the finer grid.
+        if word not in OWN and word not in fields:
+            fields[word] = _extra_text(value)
     return {name: value for name, value in fields.items() if value is not None and value != ""}
 
 
 def _map_fields(meta: CubeMeta) -> dict[str, Any]:
     where = meta.georeference
     # An ENVI scene keeps its own words; any other gets ENVI's words for its coordinate system.
-    wkt = where.native.get("wkt") if "map info" in where.native else crs.esri_wkt(where.crs)
+    wkt = where.native.get("wkt") if "map info" in where.native else _plain(crs.esri_wkt(where.crs) or "")
     fields = {"coordinate system string": f"{{{wkt}}}" if wkt else None}
     if where.transform is not None:
         projection, tail = where.native.get("map info") or crs.to_map_info(where.crs)
@@ -176,13 +179,18 @@ def _map_fields(meta: CubeMeta) -> dict[str, Any]:
         # GDAL does not turn a tie point that is not the first corner, so a turned scene is tied to that one.
         column, row = (0.0, 0.0) if turned else where.anchor
         tie = (column + 1, row + 1, *where.ground(column, row), math.hypot(xc, xr), math.hypot(yc, yr))
-        fields["map info"] = "{" + ", ".join((projection, *(repr(float(v)) for v in tie), *tail, *turned)) + "}"
+        fields["map info"] = (
+            "{" + ", ".join((_plain(projection), *(repr(float(v)) for v in tie), *tail, *turned)) + "}"
+        )
     system = crs.parsed(where.crs)
     own = any(name.lower() == GEO_POINTS for name in meta.extra)
     if where.points and not own and system is not None and system.is_geographic:
         # ENVI counts pixel corners from 1, and names the latitude first.
         points = (", ".join(repr(float(v)) for v in (p.column + 1, p.row + 1, p.y, p.x)) for p in where.points)
         fields[GEO_POINTS] = "{" + ",\n ".join(points) + "}"
+    if numbers := geokeys.rpc_numbers(where.rpc):
+        # The last three say: not a part cut out of a larger scene, and not emulated.
+        fields[RPC] = "{" + ",\n ".join(map(repr, (*numbers, 0, 0, 0))) + "}"
     return fields
 
 
@@ -208,7 +216,12 @@ def _number(value: float) -> str:
 
 
 def _plain(text: object) -> str:
-    return " ".join(str(text).replace("{", "(").replace("}", ")").split())
+    return " ".join(_unbraced(str(text)).split())
+
+
+def _unbraced(text: str) -> str:
+    # A brace would end the field, and the lines behind it would be fields of their own.
+    return text.replace("{", "(").replace("}", ")")
 
 
 def _extra_text(value: Any) -> Any:

@@ -7,7 +7,7 @@ leave out.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from spectral.io import envi as spy
 
 from pdenet_cli.cube import INTERLEAVES, CubeMeta
 from pdenet_cli.errors import FormatError
-from pdenet_cli.formats import crs
+from pdenet_cli.formats import crs, geokeys
 from pdenet_cli.georeference import Georeference, GroundPoint
 
 DTYPES = {int(code): np.dtype(kind) for code, kind in spy.dtype_map}
@@ -36,7 +36,9 @@ UPSIDE_DOWN = 180.0  # as a rotation it means, to GDAL and so to us, rows that g
 GEO_POINTS = "geo points"  # column, row, latitude, longitude of each
 DEGREES = "EPSG:4326"
 
-RPC = "rpc info"  # holds for the pixels of this one file, and we cannot write it for finer ones
+RPC = "rpc info"  # ninety numbers in GeoTIFF's order, then the row and the column that the scene was cut out at
+
+OWN = LAYOUT | KNOWN | {RPC}
 
 
 @dataclass(frozen=True)
@@ -89,13 +91,15 @@ class Header:
         defaults = self.numbers("default bands")
         good = self.numbers("bbl")
         bands = self.size("bands")
-        where = self.georeference()
+        where = replace(self.georeference(), rpc=self.rpc())
         # Beside a grid of its own, a scene keeps them as words.
-        known = LAYOUT | KNOWN | {RPC} | ({GEO_POINTS} if where.points else set())
+        known = OWN | ({GEO_POINTS} if where.points else set())
         doubts = {
             "no byte order in the header: little-endian assumed": "byte order" not in self.fields,
-            f"{RPC} left out: it does not hold for finer pixels": RPC in self.fields,
+            f"{RPC} left out: not the coefficients of a whole scene": RPC in self.fields and where.rpc is None,
         }
+        lists = ("wavelength", "fwhm", "bbl", "data gain values", "data offset values")
+        doubts |= {f"{name} ignored: not all of it are numbers": self.in_words(name) for name in lists}
         scale = self.number("reflectance scale factor")
         return CubeMeta(
             bands=bands,
@@ -162,6 +166,12 @@ class Header:
         fours = zip(*(numbers[i::4] for i in range(4)), strict=True)
         return tuple(GroundPoint(column - 1, row - 1, x, y) for column, row, y, x in fours)
 
+    def rpc(self) -> dict[str, str] | None:
+        """Its rational polynomials by GDAL's names; none for a scene that was cut out of the one they speak of."""
+        numbers = self.numbers(RPC) or ()
+        whole = all(map(math.isfinite, numbers)) and not any(numbers[geokeys.RPC_LENGTH :][:2])
+        return geokeys.named_rpc(numbers) if whole else None
+
     def size(self, name: str) -> int:
         value = self.integer(name, None)
         if value < 1:
@@ -199,6 +209,10 @@ class Header:
             return None if items is None else tuple(float(item) for item in items)
         except ValueError:
             return None
+
+    def in_words(self, name: str) -> bool:
+        """Whether a list that should hold numbers holds something else."""
+        return self.items(name) is not None and self.numbers(name) is None
 
 
 def _zero_based(bands: tuple[float, ...] | None, count: int) -> tuple[int, ...] | None:

@@ -23,8 +23,11 @@ STALE |= {"file_compression", "map_info", "coordinate_system_string", "area_or_p
 OWN = {"wavelength", "wavelength_units", "fwhm", "bbl", "band_names", "default_bands", "data_ignore_value"}
 OWN |= {"reflectance_scale_factor", "data_gain_values", "data_offset_values", "variable", "anchor"}
 
-BAND_OWN = {"wavelength", "wavelength_units", "fwhm", "bbl", "CENTRAL_WAVELENGTH_UM", "FWHM_UM"}
-BAND_OWN |= {"description", "scale", "offset", "colorinterp"}
+STALE_DOMAINS = {"GEOLOCATION", "IMAGE_STRUCTURE", "RPC", "SUBDATASETS", "TILING_SCHEME"}
+DOMAIN = "::"  # between the name of any other domain and that of its item
+
+NUMBERS = ("wavelength", "fwhm", "bbl", "CENTRAL_WAVELENGTH_UM", "FWHM_UM")  # of use only if every band has one
+BAND_OWN = {*NUMBERS, "wavelength_units", "description", "scale", "offset", "colorinterp"}
 
 
 class Items:
@@ -38,8 +41,10 @@ class Items:
             name, domain = item.get("name", ""), item.get("domain", "")
             value = unescape(item.text or "", {"&quot;": '"', "&apos;": "'"})  # GDAL escapes values twice
             sample = item.get("sample", "")
-            if domain not in ("", "ENVI", "IMAGERY") or not name or name.upper().startswith("STATISTICS_"):
+            if not name or name.upper().startswith("STATISTICS_") or domain in STALE_DOMAINS:
                 continue
+            if domain not in ("", "ENVI", "IMAGERY"):
+                name = f"{domain}{DOMAIN}{name}"
             if sample.isdecimal() and len(sample) < 9:
                 if int(sample) < bands:
                     self.band.setdefault(item.get("role", name), [None] * bands)[int(sample)] = value
@@ -61,7 +66,7 @@ class Items:
             wavelengths, units, fwhm = micrometres, "Micrometers", self.numbers("FWHM_UM")
         good, defaults = self.numbers("bbl"), _numbers(_listed(self.own.get("default_bands", "")))
         names = self.band.get("description") or _listed(self.own.get("band_names", ""))
-        scale = _numbers([self.own.get("reflectance_scale_factor")])
+        scale = _numbers([self.own.get("reflectance_scale_factor", "")])
         fields = dict(
             wavelengths=wavelengths,
             wavelength_units=units,
@@ -70,21 +75,30 @@ class Items:
             band_names=tuple(name or f"Band {i + 1}" for i, name in enumerate(names)) if names else None,
             default_bands=_zero_based(defaults, self.bands),
             reflectance_scale=scale[0] if scale and scale[0] else None,
-            gains=self.numbers("scale", "data_gain_values"),
-            offsets=self.numbers("offset", "data_offset_values"),
+            # GDAL writes neither for a band whose numbers are meant as they are.
+            gains=self.numbers("scale", "data_gain_values", blank="1"),
+            offsets=self.numbers("offset", "data_offset_values", blank="0"),
             variable=self.own.get("variable"),
             extra=self.extra(),
         )
         return {name: value for name, value in fields.items() if value is not None}
+
+    def doubts(self) -> list[str]:
+        """What is said of some bands only, or not in numbers, and so of none."""
+        lists = [name for name in NUMBERS if name in self.band or name in self.own]
+        return [f"{name} ignored: not a number for every band" for name in lists if self.numbers(name) is None]
 
     def anchor(self) -> tuple[float, float] | None:
         """The corner that a rotated picture names as its tie point, for which GeoTIFF has no tag."""
         values = _numbers(_listed(self.own.get("anchor", "")))
         return (values[0], values[1]) if values and len(values) == 2 else None
 
-    def numbers(self, *names: str) -> tuple[float, ...] | None:
-        """One number per band under the first of these names, on the bands or as a list on the dataset."""
-        lists: list[Sequence[str | None]] = [self.band.get(name, []) for name in names]
+    def numbers(self, *names: str, blank: str = "") -> tuple[float, ...] | None:
+        """One number per band under the first of these names, on the bands or as a list on the dataset.
+
+        `blank` is what a band says that says nothing while others do.
+        """
+        lists: list[Sequence[str]] = [[word or blank for word in self.band.get(name, [])] for name in names]
         lists += [_listed(self.own.get(name, "")) for name in names]
         found = (values for words in lists if (values := _numbers(words)) is not None)
         return next((values for values in found if len(values) == self.bands), None)
@@ -139,7 +153,7 @@ def text(meta: CubeMeta, anchor: tuple[float, float] | None = None) -> str:
 
 def _guessed_units(meta: CubeMeta) -> str | None:
     # EnMAP-Box and QGIS pass over wavelengths that have no unit.
-    if meta.wavelengths is None:
+    if meta.wavelengths is None or max(meta.wavelengths) < 0.1:  # metres, perhaps
         return None
     return "Micrometers" if max(meta.wavelengths) < 100 else "Nanometers"
 
@@ -147,7 +161,9 @@ def _guessed_units(meta: CubeMeta) -> str | None:
 def _item(name: str, value: Any, sample: str = "") -> str:
     role = f' role="{ROLES[name]}"' if sample and name in ROLES else ""
     words = escape(escape(_legal(worded(value)), {'"': "&quot;"}))  # GDAL escapes values twice
-    return f"  <Item name={quoteattr(_legal(name))}{sample}{role}>{words}</Item>"
+    domain, _, own = map(_legal, name.partition(DOMAIN))
+    named = f"{quoteattr(own)} domain={quoteattr(domain)}" if domain and own else quoteattr(_legal(name))
+    return f"  <Item name={named}{sample}{role}>{words}</Item>"
 
 
 def worded(value: Any) -> str:
@@ -172,9 +188,9 @@ def _listed(words: str) -> list[str]:
     return [part.strip() for part in words.strip().strip("{}").split(",")] if words.strip() else []
 
 
-def _numbers(words: Sequence[str | None]) -> tuple[float, ...] | None:
+def _numbers(words: Sequence[str]) -> tuple[float, ...] | None:
     try:
-        numbers = tuple(float(word or "") for word in words)
+        numbers = tuple(float(word) for word in words)
     except ValueError:
         return None
     return numbers if numbers and all(map(math.isfinite, numbers)) else None

@@ -26,8 +26,10 @@ USER_DEFINED = 32767
 ESRI = "ESRI PE String = "  # how ArcGIS, and GDAL after it, put a WKT where only a name was foreseen
 
 RPC_AXES = ("LINE", "SAMP", "LAT", "LONG", "HEIGHT")
-RPC_NUMBERS = ("ERR_BIAS", "ERR_RAND", *(f"{a}_OFF" for a in RPC_AXES), *(f"{a}_SCALE" for a in RPC_AXES))
+RPC_ERRORS = ("ERR_BIAS", "ERR_RAND")
+RPC_NUMBERS = (*(f"{a}_OFF" for a in RPC_AXES), *(f"{a}_SCALE" for a in RPC_AXES))
 RPC_LISTS = ("LINE_NUM_COEFF", "LINE_DEN_COEFF", "SAMP_NUM_COEFF", "SAMP_DEN_COEFF")  # of 20 each
+RPC_LENGTH = len(RPC_NUMBERS) + 20 * len(RPC_LISTS)
 
 
 def georeference(tags: Mapping[int, Any]) -> Georeference:
@@ -83,9 +85,8 @@ def tags(where: Georeference) -> dict[int, Any]:
         found[TIE_POINTS] = [
             number for p in where.points for number in (p.column - half, p.row - half, 0.0, p.x, p.y, p.z)
         ]
-    if where.rpc is not None and {*RPC_NUMBERS[2:], *RPC_LISTS} <= where.rpc.keys():
-        found[RPC] = [float(where.rpc.get(name, -1)) for name in RPC_NUMBERS]
-        found[RPC] += [float(part) for name in RPC_LISTS for part in where.rpc[name].split()]
+    if where.rpc is not None and (numbers := rpc_numbers(where.rpc)):
+        found[RPC] = [*(float(where.rpc.get(name, -1)) for name in RPC_ERRORS), *numbers]
     return found
 
 
@@ -147,24 +148,32 @@ PARAMETERS = {
 }
 """PROJ's names for the common projections and their parameters, and the keys that may hold each."""
 
+METRES = {9001: 1.0, 9002: 0.3048, 9003: 1200 / 3937, 9036: 1000.0}
+"""How long the metre, the foot, the US survey foot and the kilometre are, by their EPSG numbers."""
+
 
 def _from_parameters(keys: Mapping[int, Any]) -> str | None:
-    """The WKT of a projection that is spelled out key by key in metres, None if it is not a common one."""
+    """The WKT of a projection that is spelled out key by key, None if it is not a common one."""
     method, utm = METHODS.get(keys.get(3075, 0)), keys.get(3074, 0)
+    metres = METRES.get(keys.get(3076, 9001))
+    if metres is None:
+        return None
     words = [f"+proj={method}"]
     for name, places in PARAMETERS.items():
-        words += [f"+{name}={keys[key]!r}" for key in places if isinstance(keys.get(key), (int, float))][:1]
+        size = metres if name in ("x_0", "y_0") else 1  # PROJ wants these two in metres whatever the unit
+        words += [f"+{name}={keys[key] * size!r}" for key in places if isinstance(keys.get(key), (int, float))][:1]
     if method == "eqc":
         words = [word.replace("lat_1", "lat_ts") for word in words]
     if keys.get(3075) == 9:  # Lambert's cone through one parallel: PROJ wants it named twice
         words += [word.replace("lat_0", "lat_1") for word in words if "lat_0" in word]
     if 16001 <= utm <= 16160:
         words = [f"+proj=utm +zone={utm % 100}", "+south" if utm > 16100 else ""]
-    elif method is None or keys.get(3076, 9001) != 9001:
+    elif method is None:
         return None
-    projection = pyproj.CRS.from_proj4(" ".join((*words, "+ellps=WGS84 +units=m +no_defs")))
+    projection = pyproj.CRS.from_proj4(" ".join((*words, f"+ellps=WGS84 +to_meter={metres!r} +no_defs")))
     name = str(keys.get(PROJECTED_CITATION) or keys.get(CITATION) or "unnamed")
-    return ProjectedCRS(projection.coordinate_operation, name, geodetic_crs=_base(keys)).to_wkt()
+    how, axes = projection.coordinate_operation, projection.coordinate_system
+    return ProjectedCRS(how, name, axes, _base(keys)).to_wkt()
 
 
 def _base(keys: Mapping[int, Any]) -> pyproj.CRS:
@@ -207,9 +216,23 @@ def _encoded(keys: Mapping[int, Any]) -> dict[int, Any]:
     return {DIRECTORY: directory} | ({TEXTS: texts} if texts else {})
 
 
-def _rpc(numbers: tuple[float, ...]) -> dict[str, str] | None:
-    if len(numbers) < 92:
+def rpc_numbers(rpc: Mapping[str, str] | None) -> list[float]:
+    """The ninety numbers of rational polynomials in the order of GeoTIFF and of ENVI, none if some are missing."""
+    if rpc is None or not {*RPC_NUMBERS, *RPC_LISTS} <= rpc.keys():
+        return []
+    numbers = [float(part) for name in (*RPC_NUMBERS, *RPC_LISTS) for part in rpc[name].split()]
+    return numbers if len(numbers) == RPC_LENGTH else []
+
+
+def named_rpc(numbers: Sequence[float]) -> dict[str, str] | None:
+    """Rational polynomials by GDAL's names, from their ninety numbers; None if there are fewer."""
+    if len(numbers) < RPC_LENGTH:
         return None
     names = {name: repr(value) for name, value in zip(RPC_NUMBERS, numbers, strict=False)}
-    lists = _groups(numbers[12:92], 20)
+    lists = _groups(numbers[10:RPC_LENGTH], 20)
     return names | {name: " ".join(map(repr, part)) for name, part in zip(RPC_LISTS, lists, strict=True)}
+
+
+def _rpc(numbers: tuple[float, ...]) -> dict[str, str] | None:
+    named = named_rpc(numbers[2:])
+    return named and dict(zip(RPC_ERRORS, map(repr, numbers), strict=False)) | named

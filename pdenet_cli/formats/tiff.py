@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import interleave
 from pdenet_cli.formats.envi_header import Header
 from pdenet_cli.formats.raw import RawArray
-from pdenet_cli.formats.tiff_pages import check_structure, picture
+from pdenet_cli.formats.tiff_pages import check_structure, is_masked, picture
+from pdenet_cli.georeference import Transform
 
 MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 GDAL_METADATA, GDAL_NODATA = 42112, 42113
 DESCRIPTIONS = {269: "TIFFTAG_DOCUMENTNAME", 270: "description", 306: "TIFFTAG_DATETIME"}
 DESCRIPTIONS |= {315: "TIFFTAG_ARTIST", 33432: "TIFFTAG_COPYRIGHT"}
+MAX_WORLD_BYTES = 4096
 SPECTRAL = ("wavelengths", "wavelength_units", "fwhm", "good_bands", "gains", "offsets")
 
 # tifffile logs what it doubts, and Python prints that where nobody asked for logging.
@@ -39,6 +42,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         found = picture(path, file)
         wanted = (*geokeys.TAGS, GDAL_METADATA, GDAL_NODATA, *DESCRIPTIONS)
         tags = {code: value for code in wanted if (value := found.page.tags.valueof(code)) is not None}
+        masked = is_masked(path, file)
         generated = found.page.is_imagej or found.page.is_shaped or found.page.is_ome
     axes = options.axes or found.axes
     sizes = dict(zip(axes, found.array.shape, strict=True))
@@ -57,7 +61,9 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     if generated:
         told.pop("description", None)
     meta = replace(meta, extra=told | dict(meta.extra))
-    return Cube(path, _with_neighbour(path, meta), found.array, axes)
+    if masked:
+        meta = meta.noting("its mask is not used: what lies under it counts, unless it is nodata")
+    return Cube(path, _placed(path, _with_neighbour(path, meta)), found.array, axes)
 
 
 def _nodata(text: Any) -> float | None:
@@ -78,7 +84,7 @@ def _with_items(meta: CubeMeta, tags: dict[int, Any]) -> CubeMeta:
     where = meta.georeference
     if geokeys.MATRIX in tags and (anchor := items.anchor()) is not None:
         where = replace(where, anchor=anchor)
-    return replace(meta, georeference=where, **items.meta())
+    return replace(meta, georeference=where, **items.meta()).noting(*items.doubts())
 
 
 def _with_neighbour(path: Path, meta: CubeMeta) -> CubeMeta:
@@ -116,6 +122,36 @@ def _envi_bands(path: Path, meta: CubeMeta) -> dict[str, Any]:
     if beside.shape() != meta.shape():
         return {}
     return {name: value for name in SPECTRAL if (value := getattr(beside, name)) is not None}
+
+
+def _placed(path: Path, meta: CubeMeta) -> CubeMeta:
+    """A picture without a place of its own has that of the world file beside it."""
+    where = meta.georeference
+    if where.transform is not None or where.points:
+        return meta
+    files = {other.name.lower(): other for other in path.absolute().parent.iterdir()}
+    if (unread := files.get(f"{path.name}.aux.xml".lower())) is not None:
+        meta = meta.noting(f"{unread.name} is not read")
+    names = (f"{path.stem}.tfw", f"{path.name}w", f"{path.stem}.wld")
+    world = next((files[name.lower()] for name in names if name.lower() in files), None)
+    if world is None:
+        return meta
+    transform = _world_transform(world)
+    if transform is None:
+        return meta.noting(f"{world.name} is ignored: not the six numbers of a world file")
+    return replace(meta, georeference=replace(where, transform=transform)).noting(f"placed by {world.name}")
+
+
+def _world_transform(path: Path) -> Transform | None:
+    try:
+        with path.open("rb") as file:
+            words = file.read(MAX_WORLD_BYTES).split()
+        xc, yc, xr, yr, x, y = map(float, words)
+    except (OSError, ValueError):
+        return None
+    # It names the centre of the first pixel.
+    transform = (x - (xc + xr) / 2, xc, xr, y - (yc + yr) / 2, yc, yr)
+    return transform if all(map(math.isfinite, transform)) and xc * yr != xr * yc else None
 
 
 def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:

@@ -101,6 +101,11 @@ def picture(path: Path, file: Any) -> Picture:
     return Picture(SegmentArray(path, dtype, shape, (page,), page.decode), axes, page, notes)
 
 
+def is_masked(path: Path, file: Any) -> bool:
+    """Whether a page of the file, or a file beside it, says which pixels count."""
+    return any(page.is_mask for page in file.pages) or path.with_name(f"{path.name}.msk").exists()
+
+
 def _stack_behind(path: Path, file: Any) -> RawArray | None:
     """ImageJ and tifffile may describe one page only and put the other planes right behind it."""
     page = file.pages[0]
