@@ -60,7 +60,9 @@ def _lay_out(file: h5py.File, meta: CubeMeta) -> h5py.Dataset:
     for part in parts:
         if part.values is None:
             dataset = plain_block(file, part.name, meta.dtype, meta.shape(INTERLEAVES[meta.interleave]))
-            _set_fill(dataset, part.attributes, meta)
+            fill = labelled.fill_value(meta)
+            if fill is not None:
+                dataset.attrs["_FillValue"] = np.array([fill], meta.dtype)
         else:
             dataset = file.create_dataset(part.name, data=part.values, track_times=False)
         set_attributes(dataset, part.attributes)
@@ -97,14 +99,6 @@ def plain_block(file: h5py.File, name: str, dtype: np.dtype[Any], shape: tuple[i
     home = file.require_group(group) if group else file
     kind, space = h5py.h5t.py_create(dtype, logical=True), h5py.h5s.create_simple(shape)
     return h5py.Dataset(h5py.h5d.create(home.id, leaf.encode(), kind, space, plan))
-
-
-def _set_fill(dataset: h5py.Dataset, attributes: dict[str, Any], meta: CubeMeta) -> None:
-    fill = labelled.fill_value(meta)
-    if fill is not None:
-        dataset.attrs["_FillValue"] = np.array([fill], meta.dtype)
-        if float(fill) == meta.nodata or fill != fill:
-            attributes.pop("nodata", None)
 
 
 def set_attributes(dataset: h5py.Dataset, attributes: dict[str, Any]) -> None:

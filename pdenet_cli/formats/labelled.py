@@ -42,6 +42,7 @@ class Store(Protocol):
     def attributes(self, name: str) -> dict[str, Any]: ...
     def dimensions(self, name: str) -> Sequence[str]: ...
     def small(self, name: str) -> Any: ...
+    def fill(self, name: str) -> float | None: ...
 
 
 def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
@@ -68,6 +69,8 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
     sizes = dict(zip(axes, array.shape, strict=True))
     beside = _beside(store, chosen.name, lists, along.get("b", ""), sizes["b"])
     fields, rest = words.understood(said | {n: v for n, v in beside.items() if n not in said}, sizes["b"])
+    if "nodata" not in fields and (fill := store.fill(chosen.name)):  # 0 is everybody's default, and data
+        fields["nodata"] = fill
     assert chosen.dtype is not None
     meta = CubeMeta(
         bands=sizes["b"],
@@ -78,7 +81,7 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
         georeference=_place(store, chosen.name, said, along),
         variable=chosen.name or None,
         extra={name: value for name, value in rest.items() if name not in INTERNAL},
-        notes=(*notes, *more),
+        notes=(*notes, *more, *words.unheeded(said, fields.get("nodata"))),
         **fields,
     )
     return meta, array, axes
@@ -202,6 +205,9 @@ def layout(meta: CubeMeta) -> list[Part]:
     """The arrays that hold a cube and all that it says; the pixels come last."""
     parts = [*_coordinates(meta.georeference, meta.rows, meta.columns)]
     said = words.spoken(meta)
+    fill = fill_value(meta)
+    if fill is not None and (float(fill) == meta.nodata or fill != fill):
+        del said["nodata"]  # `_FillValue` says the same
     if meta.wavelengths is not None:
         units = {"units": meta.wavelength_units} if meta.wavelength_units else {}
         parts.append(Part("wavelength", ("band",), np.asarray(meta.wavelengths, "<f8"), units))
