@@ -1,6 +1,8 @@
 """HDF5 and netCDF-4 against h5py and netCDF4, satellite products, and files that lead elsewhere."""
 
 import dataclasses
+import subprocess
+import sys
 import tracemalloc
 
 import h5py
@@ -192,6 +194,66 @@ def test_a_soft_link_is_followed_inside_the_file_only(tmp_path):
     assert open_cube(path).meta.variable == "a/cube"
     with pytest.raises(FormatError, match="circles"):
         open_cube(path, variable="loop")
+
+
+def sparse(path, dtype, fill, **said):
+    """A dataset with one chunk that was never written."""
+    with h5py.File(path, "w") as file:
+        cube = file.create_dataset("cube", (4, 8, 8), dtype, chunks=(4, 8, 4), fillvalue=fill)
+        cube[:, :, :4] = 7
+        cube.attrs.update(said)
+    return open_cube(path).meta
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill", "nodata"),
+    [
+        ("i2", -999, -999),
+        ("f4", 9.969209968386869e36, 9.969209968386869e36),  # what netCDF chooses
+        ("f4", np.nan, np.nan),
+        ("i2", None, None),
+        ("i2", 0, None),
+        ("u1", 200, 200),
+        ("u1", 255, None),  # what netCDF chooses for bytes, all of which are data to its tools
+        ("i1", -127, None),
+        ("?", True, None),
+    ],
+)
+def test_a_chosen_fill_value_is_nodata(dtype, fill, nodata, tmp_path):
+    np.testing.assert_equal(sparse(tmp_path / "a.h5", dtype, fill).nodata, nodata)
+
+
+def test_an_attribute_says_more_than_a_fill_value(tmp_path):
+    assert sparse(tmp_path / "a.h5", "i2", -999, missing_value=-5).nodata == -5
+
+
+def test_one_of_two_missing_values_is_nodata_and_the_other_is_named(tmp_path):
+    meta = sparse(tmp_path / "a.h5", "i2", None, missing_value=-2, _FillValue=np.array([-1], "i2"))
+    assert meta.nodata == -1
+    assert "missing_value -2 counts as data" in meta.notes[-1]
+    meta = sparse(tmp_path / "b.h5", "i2", None, missing_value=[-3, -4])
+    assert meta.nodata == -3
+    assert "missing_value -4 counts as data" in meta.notes[-1]
+
+
+def test_nan_needs_no_nodata_value_of_its_own(tmp_path):
+    meta = sparse(tmp_path / "a.h5", "f4", None, _FillValue=np.float32(np.nan), missing_value=-9999.0)
+    assert meta.nodata == -9999
+    assert "counts as data" not in " ".join(meta.notes)
+
+
+@pytest.mark.parametrize("kilobytes", [4, 8])  # less than the words around the pixels, and less than both
+def test_a_full_disk_ends_in_one_line_wherever_it_is_met(kilobytes, tmp_path):
+    write(tmp_path / "scene.h5", numbers((4, 12, 12)))
+    out = tmp_path / "out"
+    out.mkdir()
+    words = [sys.executable, "-m", "pdenet_cli", "upscale", tmp_path / "scene.h5", "-o", out / "fine.nc"]
+    words += ["--model", "bicubic", "--scale", "2"]
+    limit = f"ulimit -f {kilobytes}; exec "
+    ran = subprocess.run(["bash", "-c", limit + " ".join(map(str, words))], capture_output=True, text=True)
+    assert ran.returncode == 5, ran.stderr
+    assert ran.stderr.count("\n") == 1
+    assert list(out.iterdir()) == []
 
 
 def emit(path, rows=50, columns=40, bands=3):

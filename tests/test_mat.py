@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
+import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -162,6 +163,19 @@ def test_a_version_7_3_file_shows_no_other_file(tmp_path):
         file.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
     with pytest.raises(FormatError, match="another file"):
         open_cube(tmp_path / "a.mat", variable="a.b")
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_variables_that_are_no_arrays_of_numbers_are_named(packed, tmp_path):
+    cell = np.empty((1, 2), object)
+    cell[:] = [[numbers((3, 4)), "text"]]
+    structs = np.array([[(1.0,), (2.0,)]], [("a", object)])
+    others = dict(c=cell, s=scipy.sparse.csc_matrix(np.eye(3)), t=structs)
+    scipy.io.savemat(tmp_path / "a.mat", others, do_compression=packed)
+    with pytest.raises(FormatError, match=r"It has c, a cell array, s, a sparse matrix, t, a struct array\."):
+        open_cube(tmp_path / "a.mat")
+    scipy.io.savemat(tmp_path / "b.mat", others | dict(x=numbers((4, 5, 6))), do_compression=packed)
+    np.testing.assert_array_equal(open_cube(tmp_path / "b.mat").read(), numbers((4, 5, 6)).transpose(2, 0, 1))
 
 
 def test_several_cubes_are_listed_and_one_is_chosen_by_name(tmp_path):

@@ -61,6 +61,39 @@ def test_sharded_and_oddly_packed_arrays_are_read(tmp_path):
     np.testing.assert_array_equal(open_cube(tmp_path / "a.zarr").read(), pixels)
 
 
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(
+    ("dtype", "fill", "nodata"),
+    [("i2", -9999, -9999), ("f4", np.nan, np.nan), ("f4", -1.5, -1.5), ("i2", 0, None), ("?", True, None)],
+)
+def test_a_chosen_fill_value_is_nodata(version, dtype, fill, nodata, tmp_path):
+    about = dict(shape=(4, 8, 8), chunks=(4, 8, 4), dtype=dtype, fill_value=fill, zarr_format=version)
+    array = zarr.create_array(tmp_path / "a.zarr", **about)
+    array[:, :, :4] = 1
+    np.testing.assert_equal(open_cube(tmp_path / "a.zarr").meta.nodata, nodata)
+    array.attrs["missing_value"] = -5
+    assert open_cube(tmp_path / "a.zarr").meta.nodata == -5
+
+
+@pytest.mark.parametrize(
+    ("dtype", "nodata", "spoken"),
+    # xarray reads a number with a point only as the base64 of its bytes.
+    [("<i2", -9999.0, -9999), (">f4", -9999.0, "AAAAAICHw8A="), ("<f4", float("nan"), "AAAAAAAA+H8=")],
+)
+def test_nodata_is_said_in_the_words_of_cf(dtype, nodata, spoken, tmp_path):
+    write(tmp_path / "a.zarr", numbers((2, 3, 4), dtype), nodata=nodata)
+    header = json.loads((tmp_path / "a.zarr" / "cube" / "zarr.json").read_text())
+    assert header["attributes"] == {"_FillValue": spoken}
+    np.testing.assert_equal(float(header["fill_value"]), nodata)
+    np.testing.assert_equal(open_cube(tmp_path / "a.zarr").meta.nodata, nodata)
+
+
+def test_a_type_of_another_name_is_written(tmp_path):
+    pixels = numbers((2, 3, 4)).astype(np.dtype("q"))  # as tifffile calls 64-bit integers
+    write(tmp_path / "a.zarr", pixels)
+    np.testing.assert_array_equal(open_cube(tmp_path / "a.zarr").read(), pixels)
+
+
 def test_an_interrupted_output_keeps_its_chunks(tmp_path):
     pixels, parts = numbers((4, 5, 7), "u1"), (tmp_path / "part",)
     meta = CubeMeta(*pixels.shape, pixels.dtype, **full())

@@ -6,6 +6,7 @@ Our own files use ENVI's words with underscores; foreign ones are understood by 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -46,16 +47,36 @@ def understood(values: Mapping[str, Any], bands: int) -> tuple[dict[str, Any], d
     """The fields of CubeMeta that are among `values`, and what is left over."""
     fields: dict[str, Any] = {}
     rest: dict[str, Any] = {}
-    for name, value in values.items():
+    for name, value in sorted(values.items(), key=_rank):
         field = "gains" if name == "scale_factor" else "offsets" if name == "add_offset" else field_of(name)
         meant = None if field is None else _as_field(field, value, bands)
         if field is None or meant is None:
             rest[name] = value
-        elif field not in fields or name == "nodata":
-            fields[field] = meant  # `nodata` is exact where `_FillValue` is rounded to the pixels' type
+        elif field not in fields or fields[field] != fields[field]:  # NaN is nodata whatever a file says
+            fields[field] = meant
     if "wavelengths" in fields and "wavelength_units" not in fields:
         fields |= _units_by_name(values)
     return fields, rest
+
+
+def _rank(item: tuple[str, Any]) -> int:
+    """`nodata` before others: it is exact where `_FillValue` is rounded to the pixels' type."""
+    return {"nodata": 0, "_FillValue": 1}.get(item[0], 2)
+
+
+def unheeded(values: Mapping[str, Any], nodata: float | None) -> tuple[str, ...]:
+    """A note on every number that a file calls missing and that is not its one `nodata` value."""
+    return tuple(
+        f"{name} {number:.10g} counts as data: only one value can be nodata, here {nodata:.10g}"
+        for name, value in values.items()
+        for number in numbers(value) or ()
+        if field_of(name) == "nodata" and nodata is not None and _differ(number, nodata)
+    )
+
+
+def _differ(number: float, nodata: float) -> bool:
+    # Single precision rounds by less than the tolerance; NaN and infinity are never data.
+    return math.isfinite(number) and not math.isclose(number, nodata, rel_tol=1e-7)
 
 
 def _as_field(field: str, value: Any, bands: int) -> Any:
@@ -67,7 +88,9 @@ def _as_field(field: str, value: Any, bands: int) -> Any:
     found = numbers(value)
     if found is None:
         return None
-    if field in ("nodata", "reflectance_scale"):
+    if field == "nodata":
+        return found[0]
+    if field == "reflectance_scale":
         return found[0] if len(found) == 1 else None
     if field == "default_bands":
         inside = all(b.is_integer() and 1 <= b <= bands for b in found)

@@ -26,6 +26,7 @@ DEEPEST = 12
 MOST_OBJECTS = 20_000
 MOST_LINKS = 8
 SMALL_BYTES = 1 << 20
+NETCDF_BYTES = (-127, 255)
 READABLE = (h5py.h5t.INTEGER, h5py.h5t.FLOAT, h5py.h5t.STRING, h5py.h5t.ENUM)
 
 
@@ -123,6 +124,16 @@ class GuardedFile:
         if not isinstance(found, h5py.Dataset) or found.shape is None:
             raise FormatError(f"{self.path}: {name} is not a dataset.")
         return found
+
+    def fill(self, name: str) -> float | None:
+        """What stands where nothing was written, if whoever made the dataset chose it."""
+        dataset = self.at(name)
+        chosen = dataset.id.get_create_plist().fill_value_defined() == h5py.h5d.FILL_VALUE_USER_DEFINED
+        if not chosen or dataset.dtype.kind not in "iuf":
+            return None
+        value = float(dataset.fillvalue)
+        # netCDF chooses one for every variable, and in a single byte that is a number like any other.
+        return None if dataset.dtype.itemsize == 1 and value in NETCDF_BYTES else value
 
     def has(self, name: str) -> bool:
         """Whether there is a dataset or group of this name, in this file."""

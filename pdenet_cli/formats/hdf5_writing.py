@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
+import io
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,38 @@ from pdenet_cli.formats.raw import RawArray
 LIBRARY = ("v108", "v108")
 
 
+class _Plan(io.RawIOBase):
+    """A file in memory that keeps what is written into it, piece by piece, and no room for what is not."""
+
+    def __init__(self) -> None:
+        self.pieces: list[tuple[int, bytes]] = []
+        self.place = self.size = 0
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self.place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.place, os.SEEK_END: self.size}[whence]
+        return self.place
+
+    def write(self, piece: Any) -> int:
+        self.pieces.append((self.place, bytes(piece)))
+        self.place += len(self.pieces[-1][1])
+        self.size = max(self.size, self.place)
+        return len(self.pieces[-1][1])
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = bytearray(len(buffer))
+        for start, piece in self.pieces:
+            first, last = max(start, self.place), min(start + len(piece), self.place + len(wanted))
+            if first < last:
+                wanted[first - self.place : last - self.place] = piece[first - start : last - start]
+        buffer[:] = wanted
+        self.place += len(wanted)
+        return len(wanted)
+
+    def truncate(self, size: int | None = None) -> int:
+        self.size = self.place if size is None else size
+        return self.size
+
+
 def around_pixels(
     part: Path,
     dtype: np.dtype[Any],
@@ -26,22 +60,19 @@ def around_pixels(
     user_block: bytes = b"",
 ) -> RawArray:
     """The block of pixels in the file that `build` lays out; pixels that `part` has already are kept."""
-    # HDF5 would truncate a file that is there, so the layout grows beside it, sparse, and is copied over.
-    plan = part.with_name(f"{part.name}.plan")
-    try:
-        size = dict(userblock_size=len(user_block)) if user_block else {}
-        with h5py.File(plan, "w", libver=LIBRARY, track_order=True, **size) as file:
-            offset = build(file).id.get_offset()
-        array = RawArray(part, dtype, shape, offset)
-        with plan.open("rb") as source, part.open("r+b" if part.exists() else "w+b") as target:
-            target.write(source.read(offset))
-            source.seek(offset + array.nbytes)
-            target.seek(offset + array.nbytes)
-            shutil.copyfileobj(source, target)
-            target.seek(0)
-            target.write(user_block)
-    finally:
-        plan.unlink(missing_ok=True)
+    # HDF5 would truncate a file that is there, and crash where the disk is full: it only says what goes where.
+    plan = _Plan()
+    array = RawArray(part, dtype, shape)
+    options: dict[str, Any] = dict(alignment_threshold=array.nbytes, alignment_interval=8)
+    if user_block:
+        options |= dict(userblock_size=len(user_block))
+    with h5py.File(plan, "w", libver=LIBRARY, track_order=True, **options) as file:
+        array = replace(array, offset=build(file).id.get_offset())
+    with part.open("r+b" if part.exists() else "w+b") as target:
+        for place, piece in (*plan.pieces, (0, user_block)):
+            target.seek(place)
+            target.write(piece)
+        target.truncate(plan.size)
     array.reserve()
     return array
 
@@ -60,7 +91,9 @@ def _lay_out(file: h5py.File, meta: CubeMeta) -> h5py.Dataset:
     for part in parts:
         if part.values is None:
             dataset = plain_block(file, part.name, meta.dtype, meta.shape(INTERLEAVES[meta.interleave]))
-            _set_fill(dataset, part.attributes, meta)
+            fill = labelled.fill_value(meta)
+            if fill is not None:
+                dataset.attrs["_FillValue"] = np.array([fill], meta.dtype)
         else:
             dataset = file.create_dataset(part.name, data=part.values, track_times=False)
         set_attributes(dataset, part.attributes)
@@ -97,14 +130,6 @@ def plain_block(file: h5py.File, name: str, dtype: np.dtype[Any], shape: tuple[i
     home = file.require_group(group) if group else file
     kind, space = h5py.h5t.py_create(dtype, logical=True), h5py.h5s.create_simple(shape)
     return h5py.Dataset(h5py.h5d.create(home.id, leaf.encode(), kind, space, plan))
-
-
-def _set_fill(dataset: h5py.Dataset, attributes: dict[str, Any], meta: CubeMeta) -> None:
-    fill = labelled.fill_value(meta)
-    if fill is not None:
-        dataset.attrs["_FillValue"] = np.array([fill], meta.dtype)
-        if float(fill) == meta.nodata or fill != fill:
-            attributes.pop("nodata", None)
 
 
 def set_attributes(dataset: h5py.Dataset, attributes: dict[str, Any]) -> None:

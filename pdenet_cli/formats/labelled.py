@@ -17,7 +17,7 @@ import numpy as np
 from pdenet_cli.cube import INTERLEAVES, CubeMeta, Pixels, Sliceable
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats import attributes as words
-from pdenet_cli.formats import crs
+from pdenet_cli.formats import coordinates, crs, envi_header
 from pdenet_cli.formats.base import OpenOptions
 from pdenet_cli.formats.choosing import OneBand, Variable, choose_axes, choose_variable, interleave
 from pdenet_cli.georeference import Georeference
@@ -26,6 +26,9 @@ INTERNAL = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABE
 INTERNAL |= {"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "MATLAB_class"}
 INTERNAL |= {"coordinates", "grid_mapping", "Conventions", "_FillValue", *words.PLACE}
 """Attributes that describe how one file is built: never carried over to another."""
+
+ENVI_PLACE = {"map info", "coordinate system string"}
+"""ENVI's words for the place of a scene, which some tools keep as attributes; they hold for one grid only."""
 
 PER_BAND = ("wavelengths", "fwhm", "good_bands")
 LENGTH_UNITS = re.compile(r"^\s*(nm|um|µm|μm|nano|micro)", re.IGNORECASE)
@@ -42,6 +45,7 @@ class Store(Protocol):
     def attributes(self, name: str) -> dict[str, Any]: ...
     def dimensions(self, name: str) -> Sequence[str]: ...
     def small(self, name: str) -> Any: ...
+    def fill(self, name: str) -> float | None: ...
 
 
 def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
@@ -68,6 +72,9 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
     sizes = dict(zip(axes, array.shape, strict=True))
     beside = _beside(store, chosen.name, lists, along.get("b", ""), sizes["b"])
     fields, rest = words.understood(said | {n: v for n, v in beside.items() if n not in said}, sizes["b"])
+    if "nodata" not in fields and (fill := store.fill(chosen.name)):  # 0 is everybody's default, and data
+        fields["nodata"] = fill
+    place, doubts = _place(store, chosen.name, said, along)
     assert chosen.dtype is not None
     meta = CubeMeta(
         bands=sizes["b"],
@@ -75,13 +82,21 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
         columns=sizes["c"],
         dtype=chosen.dtype,
         interleave=interleave(axes),
-        georeference=_place(store, chosen.name, said, along),
+        georeference=place,
         variable=chosen.name or None,
-        extra={name: value for name, value in rest.items() if name not in INTERNAL},
-        notes=(*notes, *more),
+        extra={name: value for name, value in rest.items() if not _is_internal(name)},
+        notes=(*notes, *more, *doubts, *words.unheeded(said, fields.get("nodata"))),
         **fields,
     )
     return meta, array, axes
+
+
+def _is_internal(name: str) -> bool:
+    return name in INTERNAL or _envi_name(name) in ENVI_PLACE
+
+
+def _envi_name(name: str) -> str:
+    return name.lower().replace("_", " ")
 
 
 def _field(name: str) -> str | None:
@@ -146,42 +161,56 @@ def _units(store: Store, name: str) -> dict[str, str]:
     return {"wavelength_units": text} if text else {}
 
 
-def _place(store: Store, name: str, said: Mapping[str, Any], along: Mapping[str, str]) -> Georeference:
-    """Where the scene lies: by its grid mapping, by its own attributes, or by regular x and y coordinates."""
-    mapping = said.get("grid_mapping")
-    place = Georeference()
-    if isinstance(mapping, str):
-        mapping = mapping.partition(":")[0].strip()
-        for candidate in (f"{name.rpartition('/')[0]}/{mapping}", mapping):
-            try:
-                place = words.understood_place(store.attributes(candidate.strip("/")))
-                break
-            except FormatError:
-                continue
+def _place(
+    store: Store, name: str, said: Mapping[str, Any], along: Mapping[str, str]
+) -> tuple[Georeference, tuple[str, ...]]:
+    """Where the scene lies: by its grid mapping, its own attributes, regular x and y, or ENVI's map info."""
+    rows, columns = (_coordinate(store, along.get(axis, "")) for axis in "rc")
+    place = _mapped(store, name, said, (columns and columns.metres) or 1.0)
+    doubts: tuple[str, ...] = ()
     if place == Georeference():
         place = words.understood_place({n: v for n, v in said.items() if n in words.PLACE})
-    if place.transform is None and not place.points and along.get("r") and along.get("c"):
-        rows, columns = _regular(store, along["r"]), _regular(store, along["c"])
-        if rows and columns:
-            (y0, yr), (x0, xc) = rows, columns
-            degrees = _units_text(store, along["r"]).lower().startswith("degree")
-            place = replace(
-                place, transform=(x0, xc, 0.0, y0, 0.0, yr), crs=place.crs or ("EPSG:4326" if degrees else None)
-            )
-    return place
+    if place.transform is None and not place.points and rows and columns:
+        place, doubts = coordinates.placed(place, rows, columns)
+    if place.transform is None and not place.points:
+        place = _map_info(store.path, said, place)
+    return place, doubts
 
 
-def _regular(store: Store, name: str) -> tuple[float, float] | None:
-    """The first corner and the step of a coordinate whose pixel centres are evenly spaced."""
-    if not _units_text(store, name):
-        return None
-    values = words.numbers(store.small(name))
+def _mapped(store: Store, name: str, said: Mapping[str, Any], metres: float) -> Georeference:
+    """What the grid mapping of a variable says, in a text or in the parameters of the CF conventions."""
+    mapping = said.get("grid_mapping")
+    if not isinstance(mapping, str):
+        return Georeference()
+    mapping = mapping.partition(":")[0].strip()
+    for candidate in (f"{name.rpartition('/')[0]}/{mapping}", mapping):
+        try:
+            values = store.attributes(candidate.strip("/"))
+        except FormatError:
+            continue
+        place = words.understood_place(values)
+        return replace(place, crs=place.crs or coordinates.described(values, metres))
+    return Georeference()
+
+
+def _coordinate(store: Store, name: str) -> coordinates.Coordinate | None:
+    """The coordinate of this name, if its numbers have a unit: mere counts of pixels have none."""
+    units = _units_text(store, name) if name else ""
+    values = words.numbers(store.small(name)) if units else None
     if values is None or len(values) < 2:
         return None
-    step = (values[-1] - values[0]) / (len(values) - 1)
-    if step == 0 or not np.allclose(np.diff(values), step, rtol=1e-4, atol=0):
-        return None
-    return values[0] - step / 2, step
+    kind = store.variable(name).dtype
+    rounding = float(np.finfo(kind).eps) if kind is not None and kind.kind == "f" else 0.0
+    return coordinates.Coordinate(name, values, units, rounding)
+
+
+def _map_info(path: Path, said: Mapping[str, Any], place: Georeference) -> Georeference:
+    texts = {_envi_name(n): v for n, v in said.items() if _envi_name(n) in ENVI_PLACE and isinstance(v, str)}
+    try:
+        told = envi_header.Header(path, texts).georeference()
+    except ValueError:
+        return place
+    return replace(told, crs=place.crs or told.crs, rpc=place.rpc) if texts else place
 
 
 @dataclass(frozen=True)
@@ -202,6 +231,9 @@ def layout(meta: CubeMeta) -> list[Part]:
     """The arrays that hold a cube and all that it says; the pixels come last."""
     parts = [*_coordinates(meta.georeference, meta.rows, meta.columns)]
     said = words.spoken(meta)
+    fill = fill_value(meta)
+    if fill is not None and (float(fill) == meta.nodata or fill != fill):
+        del said["nodata"]  # `_FillValue` says the same
     if meta.wavelengths is not None:
         units = {"units": meta.wavelength_units} if meta.wavelength_units else {}
         parts.append(Part("wavelength", ("band",), np.asarray(meta.wavelengths, "<f8"), units))
@@ -216,7 +248,7 @@ def layout(meta: CubeMeta) -> list[Part]:
     for ours, theirs in (("data_gain_values", "scale_factor"), ("data_offset_values", "add_offset")):
         if len(set(said.get(ours, ()))) == 1:  # one for all bands has a name that every CF tool applies
             said[theirs] = said.pop(ours)[0]
-    said |= {n: v for n, v in words.spoken_extra(meta, said).items() if n not in INTERNAL}
+    said |= {n: v for n, v in words.spoken_extra(meta, said).items() if not _is_internal(n)}
     axes = tuple(DIMENSIONS[axis] for axis in INTERLEAVES[meta.interleave])
     return [*parts, Part(_variable_name(meta.variable), axes, None, said)]
 
@@ -236,7 +268,7 @@ def _coordinates(where: Georeference, rows: int, columns: int) -> list[Part]:
     if system is not None and system.is_geographic:
         names = {"y": ("latitude", "degrees_north"), "x": ("longitude", "degrees_east")}
     else:
-        names = {axis: (f"projection_{axis}_coordinate", "m") for axis in "yx"}
+        names = {axis: (f"projection_{axis}_coordinate", coordinates.spoken_units(system)) for axis in "yx"}
     centres = {"y": y0 + yr * (np.arange(rows) + 0.5), "x": x0 + xc * (np.arange(columns) + 0.5)}
     return [
         Part(axis, (axis,), centres[axis].astype("<f8"), {"standard_name": name, "units": units})

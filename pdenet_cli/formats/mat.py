@@ -103,7 +103,7 @@ def _cube(
         georeference=words.understood_place({n: v for n, v in own.items() if n in words.PLACE}),
         variable=chosen.name,
         extra=rest,
-        notes=(*notes, *more),
+        notes=(*notes, *more, *words.unheeded(own, fields.get("nodata"))),
         **fields,
     )
     return Cube(path, meta, array, axes, close)

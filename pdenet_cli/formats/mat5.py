@@ -28,6 +28,7 @@ STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8"
 CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
 TEXTS = {1: "latin-1", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
 STRUCT, CHAR = 2, 4
+OTHERS = {1: "a cell array", STRUCT: "a struct array", 3: "an object", 5: "a sparse matrix"}
 COMPLEX_FLAG = 0x0800
 DEEPEST = 3
 SMALL_BYTES = 1 << 20  # what may be a list of wavelengths or a text, and is read at once
@@ -160,16 +161,18 @@ class _Reader:
     def _described(self, end: int, inside: str, depth: int, field: str) -> Iterator[Variable]:
         flags = struct.unpack(self.order + "I", self._content(8)[:4].ljust(4, b"\0"))[0]
         kind = flags & 0xFF
-        if kind not in CLASSES and kind not in (STRUCT, CHAR):
+        if kind not in (*CLASSES, *OTHERS, CHAR):
             return
         dims = self._content(4 * 32)
         shape = struct.unpack(f"{self.order}{len(dims) // 4}i", dims[: len(dims) // 4 * 4])
         name = inside + (self._content(4096).decode("latin-1") or field)
         if any(n < 0 for n in shape):
             raise FormatError(f"{self.path}: {name} has the impossible size {shape}.")
-        if kind == STRUCT:
-            if math.prod(shape) == 1 and depth < DEEPEST:
-                yield from self._fields(end, f"{name}.", depth)
+        if kind == STRUCT and math.prod(shape) == 1 and depth < DEEPEST:
+            yield from self._fields(end, f"{name}.", depth)
+            return
+        if kind in OTHERS:
+            yield Variable(f"{name}, {OTHERS[kind]}", (), None)
             return
         stored, start, nbytes = self._tag()
         value: Any = None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import os
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +17,12 @@ import numpy as np
 from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta, Pixels
 from pdenet_cli.errors import FormatError, OutputError, PdenetError
 from pdenet_cli.formats import labelled
+from pdenet_cli.formats.attributes import numbers
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import Variable
 from pdenet_cli.formats.limits import refuse_large_block, refuse_lie
 
+FILL = "_FillValue"
 HEADERS = ("zarr.json", ".zarray", ".zgroup")
 MOST_ARRAYS = 2_000
 DEEPEST = 8
@@ -129,7 +133,13 @@ class Folder:
         if not any((place / header).is_file() for header in HEADERS):
             raise FormatError(f"{self.path}: no array '{name}'.")
         found = self._json(place / ".zattrs") or self._json(place / "zarr.json").get("attributes", {})
-        return dict(found) if isinstance(found, dict) else {}
+        return {n: _number(v) if n == FILL else v for n, v in found.items()} if isinstance(found, dict) else {}
+
+    def fill(self, name: str) -> float | None:
+        """What stands where no chunk was written, if the header has a number for it."""
+        value = self.header(name).get("fill_value")
+        found = None if isinstance(value, bool) else numbers(value)
+        return found[0] if found else None
 
     def dimensions(self, name: str) -> list[str]:
         """The names of the axes, as the coordinates beside them are called."""
@@ -162,6 +172,19 @@ class Folder:
         array = zarr.open_array(str(place), mode="r", zarr_format=2 if (place / ".zarray").is_file() else 3)
         refuse_large_block(self.path, label, math.prod(array.shards or array.chunks) * itemsize)
         return GuardedArray(self.path, array)
+
+
+def _number(fill: Any) -> Any:
+    """A `_FillValue` as a number again, if it is one that xarray wrote."""
+    try:
+        return struct.unpack("<d", base64.b64decode(fill))[0]
+    except (TypeError, ValueError, struct.error):
+        return fill
+
+
+def _spoken_fill(fill: Any) -> int | str:
+    """A `_FillValue` as xarray writes it and insists on reading it: bytes as text, for JSON has no NaN."""
+    return base64.b64encode(struct.pack("<d", fill)).decode() if fill.dtype.kind == "f" else int(fill)
 
 
 def _codecs(header: Any) -> Iterator[str]:
@@ -227,7 +250,12 @@ def _make(group: Any, piece: labelled.Part, meta: CubeMeta, axes: str) -> None:
     if piece.values is not None:
         group.create_array(data=piece.values, **about)
         return
-    group.create_array(shape=meta.shape(axes), dtype=meta.dtype, chunks=_chunks(meta, axes), **about)
+    fill = labelled.fill_value(meta)
+    if fill is not None:
+        about |= dict(fill_value=fill, attributes=piece.attributes | {FILL: _spoken_fill(fill)})
+    # The same type may have another name, as tifffile's 64-bit integers do, that Zarr does not know.
+    dtype = np.dtype(meta.dtype.str)
+    group.create_array(shape=meta.shape(axes), dtype=dtype, chunks=_chunks(meta, axes), **about)
 
 
 def _chunks(meta: CubeMeta, axes: str) -> tuple[int, ...]:

@@ -1,0 +1,174 @@
+"""Where a scene lies by the coordinates of its pixels: their units, their rounding, their coordinate system."""
+
+import h5py
+import numpy as np
+import pyproj
+import pytest
+
+from pdenet_cli import open_cube
+from pdenet_cli.formats.coordinates import Coordinate
+from pdenet_cli.georeference import Georeference
+from tests.test_mat import numbers, write
+
+UTM = dict(
+    grid_mapping_name="transverse_mercator",
+    longitude_of_central_meridian=15.0,
+    latitude_of_projection_origin=0.0,
+    scale_factor_at_central_meridian=0.9996,
+    false_easting=500000.0,
+    false_northing=0.0,
+    semi_major_axis=6378137.0,
+    inverse_flattening=298.257223563,
+)
+
+
+def gridded(path, y, x, units, mapping=None, **said):
+    """A netCDF file of one cube with coordinates of its pixels and, maybe, a grid mapping."""
+    with h5py.File(path, "w") as file:
+        cube = file.create_dataset("cube", data=numbers((3, len(y), len(x))))
+        for axis, (name, values) in enumerate(dict(band=np.arange(3), y=y, x=x).items()):
+            file[name] = values
+            file[name].make_scale(name)
+            cube.dims[axis].attach_scale(file[name])
+        for name, unit in zip("yx", [units] * 2 if isinstance(units, str) else units, strict=True):
+            file[name].attrs["units"] = unit
+        if mapping is not None:
+            file["mapping"] = 0
+            file["mapping"].attrs.update(mapping)
+            cube.attrs["grid_mapping"] = "mapping"
+        cube.attrs.update(said)
+    return open_cube(path).meta
+
+
+def wkt(code):
+    return dict(crs_wkt=pyproj.CRS.from_epsg(code).to_wkt())
+
+
+FOOT = 12 / 39.37
+
+
+@pytest.mark.parametrize(
+    ("units", "code", "factor"),
+    [
+        ("m", 32633, 1),
+        ("km", 32633, 1000),
+        ("Kilometers", 32633, 1000),
+        ("US_survey_foot", 32633, FOOT),
+        ("0.3048 metre", 32633, 0.3048),
+        ("m", 2263, 1 / FOOT),
+        ("US_survey_foot", 2263, 1),
+        ("0.304800609601219 metre", 2263, 1),
+        ("feet", 2263, 1),
+        ("km", None, 1000),
+    ],
+)
+def test_coordinates_are_turned_into_the_unit_of_the_coordinate_system(units, code, factor, tmp_path):
+    y, x = 4500 - 0.03 * np.arange(5), 500 + 0.03 * np.arange(6)
+    meta = gridded(tmp_path / "a.nc", y, x, units, wkt(code) if code else None)
+    expected = np.array([499.985, 0.03, 0, 4500.015, 0, -0.03]) * factor
+    assert meta.georeference.transform == pytest.approx(tuple(expected), rel=1e-9)
+    assert not meta.notes
+
+
+@pytest.mark.parametrize(("units", "code"), [("rad", 32633), ("m", 4326), ("degrees", 32633), ("pixels", None)])
+def test_a_unit_that_does_not_fit_is_noted(units, code, tmp_path):
+    meta = gridded(tmp_path / "a.nc", np.arange(5.0), np.arange(6.0), units, wkt(code) if code else None)
+    assert meta.georeference.transform is None
+    assert f"y is in '{units}'" in meta.notes[0]
+
+
+def test_coordinates_in_single_precision_place_a_scene(tmp_path):
+    y, x = np.float32(45 - 0.0003 * np.arange(16)), np.float32(110 + 0.0003 * np.arange(200))
+    meta = gridded(tmp_path / "a.nc", y, x, ("degrees_north", "degrees_east"))
+    expected = (110 - 0.00015, 0.0003, 0, 45 + 0.00015, 0, -0.0003)
+    assert meta.georeference.transform == pytest.approx(expected, abs=1e-5)
+    assert meta.georeference.crs == "EPSG:4326"
+    assert not meta.notes
+
+
+@pytest.mark.parametrize("y", [[0.0, 1, 2, 3, 8], [1.0, 1, 1, 1, 1], [0, 1, np.nan, 3, 4]])
+def test_coordinates_that_are_not_even_are_noted(y, tmp_path):
+    meta = gridded(tmp_path / "a.nc", np.array(y), np.arange(6.0), "m", wkt(32633))
+    assert meta.georeference.transform is None
+    assert meta.georeference.crs is not None
+    assert "y is not evenly spaced" in meta.notes[0]
+
+
+def test_uneven_degrees_claim_no_coordinate_system(tmp_path):
+    meta = gridded(tmp_path / "a.nc", np.array([0.0, 1, 4]), np.arange(6.0), "degrees")
+    assert meta.georeference == Georeference()
+    assert "y is not evenly spaced" in meta.notes[0]
+
+
+def test_a_tenth_of_a_pixel_is_even_enough():
+    assert Coordinate("y", (0.0, 1.05, 2.0, 3.0), "m").line() == (-0.5, 1.0)
+    assert Coordinate("y", (0.0, 1.2, 2.0, 3.0), "m").line() is None
+
+
+@pytest.mark.parametrize("unit", ["m", "km"])
+def test_a_grid_mapping_of_parameters_gives_a_coordinate_system(unit, tmp_path):
+    metres = dict(m=1, km=1000)[unit]
+    # netCDF libraries write single numbers as lists of one.
+    mapping = UTM | dict(false_easting=np.array([500000.0 / metres]))
+    y, x = (4.5e6 - 30 * np.arange(5.0)) / metres, (5e5 + 30 * np.arange(6.0)) / metres
+    place = gridded(tmp_path / "a.nc", y, x, unit, mapping).georeference
+    assert place.transform == pytest.approx((499985, 30, 0, 4500015, 0, -30))
+    to_utm = pyproj.Transformer.from_crs(place.crs, "EPSG:32633", always_xy=True)
+    assert to_utm.transform(510000, 4.5e6) == pytest.approx((510000, 4.5e6), abs=1e-3)
+
+
+def test_a_grid_mapping_that_says_nothing_useful_is_passed_over(tmp_path):
+    mapping = dict(grid_mapping_name="of my own", false_easting="far")
+    place = gridded(tmp_path / "a.nc", np.arange(5.0), np.arange(6.0), "m", mapping).georeference
+    assert place == Georeference(transform=(-0.5, 1, 0, -0.5, 0, 1))
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+@pytest.mark.parametrize(
+    ("code", "units"),
+    [(32633, "m"), (2263, "US_survey_foot"), (2222, "foot"), (None, "m"), (4326, "degrees_north")],
+)
+def test_outputs_name_the_unit_of_their_coordinates(suffix, code, units, tmp_path):
+    place = Georeference((10.0, 2.0, 0.0, 20.0, 0.0, -2.0), f"EPSG:{code}" if code else None)
+    write(tmp_path / f"a{suffix}", numbers((2, 3, 4)), georeference=place)
+    if suffix == ".nc":
+        with h5py.File(tmp_path / "a.nc") as file:
+            found = file["y"].attrs["units"]
+    else:
+        found = pytest.importorskip("zarr").open_group(tmp_path / "a.zarr", mode="r")["y"].attrs["units"]
+    assert found == units
+
+
+def test_a_unit_without_a_name_is_written_as_a_number_of_metres(tmp_path):
+    yards = pyproj.CRS.from_user_input("+proj=tmerc +lat_0=0 +lon_0=15 +units=yd +type=crs").to_wkt()
+    place = Georeference((10.0, 2.0, 0.0, 20.0, 0.0, -2.0), yards)
+    write(tmp_path / "a.nc", numbers((2, 3, 4)), georeference=place)
+    with h5py.File(tmp_path / "a.nc") as file:
+        assert file["x"].attrs["units"] == "0.9144 m"
+
+
+MAP_INFO = "{UTM, 1, 1, 500000, 4500000, 30, 30, 33, North, WGS-84}"
+
+
+@pytest.mark.parametrize("name", ["map info", "Map_Info"])
+def test_a_map_info_of_envi_places_a_scene_that_nothing_else_does(name, tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["cube"] = numbers((3, 5, 5))
+        file["cube"].attrs[name] = MAP_INFO
+    meta = open_cube(tmp_path / "a.h5").meta
+    assert meta.georeference.transform == (5e5, 30, 0, 4.5e6, 0, -30)
+    assert meta.georeference.crs == "EPSG:32633"
+    assert not meta.extra
+    placed = gridded(tmp_path / "b.nc", np.arange(5.0), np.arange(6.0), "m", **{name: MAP_INFO})
+    assert placed.georeference.transform == (-0.5, 1, 0, -0.5, 0, 1)
+    assert not placed.extra
+
+
+@pytest.mark.parametrize("text", ["nonsense", MAP_INFO[:-1] + ", rotation=left}"])
+def test_a_map_info_that_makes_no_sense_is_left_out(text, tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["cube"] = numbers((3, 5, 5))
+        file["cube"].attrs["map info"] = text
+    meta = open_cube(tmp_path / "a.h5").meta
+    assert meta.georeference.transform is None
+    assert not meta.extra
