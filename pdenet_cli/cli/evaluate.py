@@ -68,7 +68,10 @@ def evaluate(
         str, typer.Option(help="whole, or lower-right: the quarter that `pdenet train` never trains on.")
     ] = "whole",
     scale: Annotated[
-        int | None, typer.Option(help="What ERGAS divides by, without --model.", show_default="4", min=1)
+        int | None,
+        typer.Option(
+            help="That of --model bicubic alone; without --model, what ERGAS divides by.", show_default="4", min=1
+        ),
     ] = None,
     html: Annotated[
         Path | None, typer.Option(help="Write a page with maps, spectra and curves.", metavar="FILE")

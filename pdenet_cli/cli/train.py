@@ -47,7 +47,9 @@ def train(
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Patches in a step, over all processes.")] = None,
     patch: Annotated[int | None, typer.Option(help="High-resolution pixels on a side of a patch.")] = None,
-    bands: Annotated[int | None, typer.Option(help="Adjacent bands in a patch.")] = None,
+    bands: Annotated[
+        int | None, typer.Option(help="Adjacent bands in a patch, of a network that takes any number.")
+    ] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate at its height.")] = None,
     init: Annotated[
         str | None, typer.Option(help="Start from the weights of this model.", metavar="MODEL")
