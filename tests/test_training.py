@@ -114,12 +114,13 @@ def test_a_patch_depends_on_seed_step_and_index_only(scenes):
     )
 
 
-def test_held_out_pixels_never_reach_a_patch(tmp_path):
+@pytest.mark.parametrize("warp", [0.0, 1.0])
+def test_held_out_pixels_never_reach_a_patch(tmp_path, warp):
     pixels = np.zeros((4, 64, 64), "<u2")
     pixels[:, 32:, 32:] = 1000
     scene = Scene.read(open_cube(write(tmp_path / "a.hdr", pixels)), (0, 1000))
     assert scene.held_out(4) == Window(32, 32, 32, 32)
-    patches = Patches([scene], RECIPES["fast"](4), 4, seed=0)
+    patches = Patches([scene], replace(RECIPES["fast"](4), warp=warp), 4, seed=0)
     assert max(float(patches(step, 0).high.max()) for step in range(200)) == 0
 
 
@@ -163,6 +164,19 @@ def test_wider_windows_become_coarser_patches_and_pasted_shapes_add_edges(drawn)
 
     assert max(map(step, drawn(ramp))) < 0.01
     assert max(map(step, drawn(ramp, collage=1.0))) > 0.2
+
+
+def test_warped_pieces_are_turned_by_any_angle_and_stretched(drawn):
+    ramp = np.linspace(0, 1000, 256)[:, None].repeat(256, 1)
+    slope = 1 / 255  # of a pixel of the scene
+    angles = []
+    for patch in drawn(ramp, warp=1.0):
+        down, right = np.gradient(patch[0, 12:20, 12:20])
+        if max(np.ptp(down), np.ptp(right)) < 0.7 * slope:  # not where the border mirrors the scene
+            assert 0.5 * slope < np.hypot(down, right).mean() < 1.45 * slope
+            angles.append(math.degrees(math.atan2(down.mean(), right.mean())))
+    assert len(angles) > 20
+    assert len({round(angle / 15) for angle in angles}) > 8
 
 
 def test_a_softer_lens_keeps_the_light_and_blurs_every_edge(drawn):

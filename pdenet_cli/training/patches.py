@@ -27,6 +27,9 @@ Unit = NDArray[np.float32]  # 0..1
 MOST_SHAPES = 8  # in a collage
 SMALLEST_SHAPE = 0.04  # of half a patch
 SOFTEST = 0.6  # lens: the deviation of its blur, in low-resolution pixels
+STRETCH = (0.65, 1.2)  # of a slanted square: how many pixels of the scene one of its own is wide
+ASPECT = 0.15  # of its two sides: so far their stretch may be from the mean of both, as a logarithm
+CUBIC = 3  # pixels around a place that a cubic looks at, and one to spare
 BRIGHTEST = 1.5  # place of a negative, beside that of its patch
 THICKEST = 0.5  # haze
 
@@ -60,6 +63,15 @@ def shape(rng: np.random.Generator, side: int) -> Unit:
     )[rng.integers(3)]
     blur = rng.uniform(0.5, 1.5)
     return np.asarray((0.5 - outside / blur).clip(0, 1), np.float32)
+
+
+def slanted(rng: np.random.Generator, side: int) -> NDArray[np.float64]:
+    """Where the pixels of a turned and stretched square lie around its centre: (side, side, [row, column])."""
+    turn = rng.uniform(0, 2 * np.pi)
+    stretch = np.exp(rng.uniform(*np.log(STRETCH)) + rng.uniform(-ASPECT, ASPECT, 2))
+    matrix = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]]) * stretch
+    places = np.arange(side) - (side - 1) / 2
+    return np.asarray(np.stack(np.meshgrid(places, places, indexing="ij"), -1) @ matrix.T)
 
 
 def blurred(unit: Unit, sigma: float) -> Unit:
@@ -135,7 +147,17 @@ class Patches:
         return high
 
     def _piece(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> Unit:
-        """A square of a scene, `side` pixels wide: turned, mirrored, brighter or darker, at times made coarser."""
+        """A square of a scene, `side` pixels wide: turned, mirrored, brighter or darker, at times another size."""
+        if self.recipe.warp and rng.random() < self.recipe.warp:
+            unit = self._warped(rng, scene, run, side)
+        else:
+            unit = self._window(rng, scene, run, side)
+        gain = np.exp(rng.uniform(*np.log(self.recipe.gains)))
+        unit = np.rot90(unit, int(rng.integers(4)), axes=(1, 2)) * np.float32(gain)
+        return unit[:, :, ::-1] if rng.integers(2) else unit
+
+    def _window(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> Unit:
+        """A square of a scene as it is, or of a larger one made coarser."""
         most = min(self.recipe.zoom, scene.largest_patch(self.scale) / side)
         wide = int(side * most ** rng.uniform(0, 1))
         for _ in range(4):  # a patch of mostly holes teaches nothing; a scene of mostly holes has no other
@@ -146,9 +168,21 @@ class Patches:
             large = torch.from_numpy(np.ascontiguousarray(unit))[None]
             small = F.interpolate(large, (side, side), mode="bicubic", antialias=True)
             unit = small[0].clamp_min(0).numpy()  # a cubic may swing below zero
-        gain = np.exp(rng.uniform(*np.log(self.recipe.gains)))
-        unit = np.rot90(unit, int(rng.integers(4)), axes=(1, 2)) * np.float32(gain)
-        return unit[:, :, ::-1] if rng.integers(2) else unit
+        return unit
+
+    def _warped(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> Unit:
+        """A square of a scene turned by any angle and stretched: of few pixels, many different patches."""
+        (rows, columns), (row, column) = scene.size, scene.corner(self.scale)
+        size = (row, columns) if rng.random() < 0.5 else (rows, column)  # above the held-out part, or left of it
+        points = slanted(rng, side) + rng.uniform(0, 1, 2) * size
+        first = np.maximum(0, np.floor(points.min((0, 1))) - CUBIC).astype(int)
+        last = np.minimum(size, np.ceil(points.max((0, 1))) + CUBIC).astype(int)
+        unit, _ = scene.unit(Window(*first.tolist(), *(last - first).tolist()), run)
+        places = 2 * (points - first) / (last - first) - 1  # torch counts a picture from -1 to 1, columns first
+        grid = torch.from_numpy(np.ascontiguousarray(places[None, :, :, ::-1], np.float32))
+        image = torch.from_numpy(np.ascontiguousarray(unit))[None]
+        turned = F.grid_sample(image, grid, "bicubic", "reflection", align_corners=False)
+        return np.asarray(turned[0].clamp_min(0).numpy())
 
     def _run(self, rng: np.random.Generator, bands: int) -> slice:
         """A run of adjacent bands, at times with gaps: other sensors sample the spectrum more coarsely."""

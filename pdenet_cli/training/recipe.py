@@ -47,6 +47,7 @@ class Recipe:
         0.0  # share of patches that are lighter everywhere, or darker as far as their darkest place allows
     )
     skipping: float = 0.0  # share of patches that take every second or third band
+    warp: float = 0.0  # share of pieces that are turned by any angle and stretched
     zoom: float = 1.0  # a patch is made of a window up to so many times as wide
     collage: float = 0.0  # share of patches with shapes pasted in that show other places of the scene
 
