@@ -26,7 +26,7 @@ Unit = NDArray[np.float32]  # 0..1
 
 MOST_SHAPES = 8  # in a collage
 SMALLEST_SHAPE = 0.04  # of half a patch
-SOFTEST = 0.6  # lens: the deviation of its blur, in low-resolution pixels
+SOFTEST = 1.2  # lens: the deviation of its blur, in low-resolution pixels
 STRETCH = (0.65, 1.2)  # of a slanted square: how many pixels of the scene one of its own is wide
 ASPECT = 0.15  # of its two sides: so far their stretch may be from the mean of both, as a logarithm
 CUBIC = 3  # pixels around a place that a cubic looks at, and one to spare
