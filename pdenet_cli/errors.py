@@ -51,6 +51,8 @@ class BatchError(PdenetError):
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out, of the machine or of a device, and nobody has said so yet."""
-    # torch's own kind is a RuntimeError too, and not every device raises it.
-    told = isinstance(error, RuntimeError) and any(t in str(error) for t in ("allocate memory", "out of memory"))
-    return not isinstance(error, PdenetError) and (told or isinstance(error, MemoryError))
+    # torch has a RuntimeError of its own for it, but not every device raises that one.
+    words = ("allocate memory", "out of memory", "not enough memory")
+    told = isinstance(error, RuntimeError) and any(text in str(error) for text in words)
+    kinds = {kind.__name__ for kind in type(error).__mro__} & {"MemoryError", "OutOfMemoryError"}
+    return not isinstance(error, PdenetError) and bool(told or kinds)

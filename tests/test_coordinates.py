@@ -70,6 +70,35 @@ def test_coordinates_are_turned_into_the_unit_of_the_coordinate_system(units, co
     assert not meta.notes
 
 
+@pytest.mark.parametrize(
+    ("units", "code", "factor"),
+    [
+        ("deg", 4326, 1),
+        ("°", 4326, 1),
+        ("decimal degrees", 4326, 1),
+        ("meters east", 32633, 1),
+        ("mm", None, 0.001),
+    ],
+)
+def test_units_are_understood_as_people_write_them(units, code, factor, tmp_path):
+    meta = gridded(tmp_path / "a.nc", np.arange(5.0), np.arange(6.0), units, wkt(code) if code else None)
+    assert meta.georeference.transform == pytest.approx(np.array([-0.5, 1, 0, -0.5, 0, 1]) * factor)
+    assert not meta.notes
+
+
+def test_words_that_name_no_unit_leave_the_numbers_to_the_coordinate_system(tmp_path):
+    meta = gridded(tmp_path / "a.nc", np.arange(5.0), np.arange(6.0), "easting", wkt(32633))
+    assert meta.georeference.transform == (-0.5, 1, 0, -0.5, 0, 1)
+    assert "y is in 'easting', taken for the unit of its coordinate system" in meta.notes
+
+
+@pytest.mark.parametrize("ellipsoid", [{}, dict(semi_major_axis=6378137.0, inverse_flattening=298.257223563)])
+def test_the_usual_latitudes_and_longitudes_have_their_number(ellipsoid, tmp_path):
+    mapping = dict(grid_mapping_name="latitude_longitude") | ellipsoid
+    place = gridded(tmp_path / "a.nc", np.arange(5.0), np.arange(6.0), "degrees", mapping).georeference
+    assert place.crs == "EPSG:4326"
+
+
 @pytest.mark.parametrize(("units", "code"), [("rad", 32633), ("m", 4326), ("degrees", 32633), ("pixels", None)])
 def test_a_unit_that_does_not_fit_is_noted(units, code, tmp_path):
     meta = gridded(tmp_path / "a.nc", np.arange(5.0), np.arange(6.0), units, wkt(code) if code else None)

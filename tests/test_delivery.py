@@ -190,6 +190,7 @@ def test_a_picture_never_replaces_a_band_of_the_scene(bicubic, tmp_path):
     code, said = bicubic(folder / "s_1.tif", "--quicklook", "--overwrite", of=folder)
     assert (code, "inside the scene" in said) == (5, True), said
     assert [path.read_bytes() for path in sorted(folder.iterdir())] == before
+    assert bicubic(folder / "fine.tif", of=folder)[0] == 0  # which is no picture
 
 
 def test_no_scene_of_several_is_replaced_by_the_result_of_another(pdenet, make_cube, tmp_path):
@@ -198,9 +199,26 @@ def test_no_scene_of_several_is_replaced_by_the_result_of_another(pdenet, make_c
     words = ("--model", "bicubic", "--scale", 2, "--overwrite", "-o", tmp_path)
     ran = pdenet("upscale", first, second, *words)
     assert ran.returncode == 7
-    assert "itself" in ran.stderr
+    assert "another" in ran.stderr
     with open_cube(second) as cube:
         np.testing.assert_array_equal(cube.read(), pixels)
+
+
+def test_a_folder_of_results_among_the_scenes_stops_no_other(pdenet, make_cube, tmp_path):
+    scene, _ = make_cube("a.tif", rows=12, columns=12)
+    (tmp_path / "out").mkdir()
+    words = ("--model", "bicubic", "--scale", 2, "-o", tmp_path / "out")
+    assert pdenet("upscale", scene, tmp_path / "out", *words).returncode == 7
+    assert (tmp_path / "out" / "a_x2.tif").exists()
+
+
+def test_finished_results_among_the_scenes_are_left_by_resume(pdenet, make_cube, tmp_path):
+    scene, _ = make_cube("a.tif", rows=12, columns=12)
+    words = ("--model", "bicubic", "--scale", 2, "-o", tmp_path)
+    assert pdenet("upscale", scene, *words).returncode == 0
+    before = (tmp_path / "a_x2.tif").read_bytes()
+    assert pdenet("upscale", scene, tmp_path / "a_x2.tif", "--resume", *words).returncode == 0
+    assert (tmp_path / "a_x2.tif").read_bytes() == before
 
 
 def test_a_link_to_nowhere_is_something_that_exists(bicubic, tmp_path):

@@ -193,6 +193,15 @@ def test_geo_points_are_ground_control_points_in_any_other_format(tmp_path):
     ]  # fmt: skip
 
 
+def test_geo_points_are_in_degrees_whatever_the_pixels_are(tmp_path):
+    utm = 'PROJCS["UTM 33N",GEOGCS["WGS 84",DATUM["WGS_1984",SPHEROID["WGS 84",6378137,298.257223563]],'
+    utm += 'PRIMEM["Greenwich",0],UNIT["degree",0.0174532925199433]],PROJECTION["Transverse_Mercator"],'
+    utm += 'PARAMETER["central_meridian",15],PARAMETER["scale_factor",0.9996],UNIT["metre",1]]'
+    fields = {"geo points": "{1, 1, 50.0, 15.0}", "coordinate system string": f"{{{utm}}}"}
+    with open_cube(write(tmp_path, fields)) as cube:
+        assert cube.meta.georeference.crs == "EPSG:4326"
+
+
 @pytest.mark.parametrize("points", ["{1, 1, 48.5}", "{1, 1, north, 11.5}", "{}"])
 def test_geo_points_that_are_not_understood_are_no_points(tmp_path, points):
     with open_cube(write(tmp_path, {"geo points": points})) as cube:

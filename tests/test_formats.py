@@ -142,6 +142,18 @@ def test_an_existing_output_is_refused_and_kept_unless_told_otherwise(suffix, tm
         assert (cube.read() == 2).all()
 
 
+@pytest.mark.parametrize("suffix", [".h5", ".nc", ".mat", ".tif", ".hdr"])
+def test_cubes_are_whole_where_the_system_reserves_no_room(tmp_path, monkeypatch, suffix):
+    monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    meta = CubeMeta(3, 5, 4, np.dtype("<u2"), wavelengths=(400.0, 500.0, 600.0), extra={"words": "a" * 3000})
+    pixels = np.arange(60, dtype="<u2").reshape(3, 5, 4)
+    with create_cube(tmp_path / f"a{suffix}", meta) as cube:
+        cube.write(meta.window, pixels)
+    with open_cube(tmp_path / f"a{suffix}") as cube:
+        np.testing.assert_array_equal(cube.read(), pixels)
+        assert cube.meta.wavelengths == meta.wavelengths
+
+
 def test_an_unknown_suffix_or_folder_is_refused_before_any_work(tmp_path):
     meta = full_meta(3, 4, 5, "<u2")
     with pytest.raises(OutputError, match="suffix"), create_cube(tmp_path / "a.xyz", meta):

@@ -97,6 +97,12 @@ def test_every_word_about_a_cube_survives(version, tmp_path, monkeypatch):
     assert dataclasses.replace(found, notes=()) == meta
 
 
+def test_a_list_called_nodata_is_not_a_nodata_value(tmp_path):
+    scipy.io.savemat(tmp_path / "a.mat", {"cube": numbers((5, 6, 4)), "nodata": np.array([17, 18, 200, 3001])})
+    with open_cube(tmp_path / "a.mat") as cube:
+        assert cube.meta.nodata is None
+
+
 def test_version_7_3_is_what_matlab_writes(tmp_path, monkeypatch):
     monkeypatch.setattr(mat, "LARGEST_V5", 0)
     pixels = numbers((4, 5, 6), "<f4")

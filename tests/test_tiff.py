@@ -21,7 +21,7 @@ from rasterio.rpc import RPC
 
 from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.formats import tiff, tiff_header
+from pdenet_cli.formats import geokeys, tiff, tiff_header
 from pdenet_cli.formats.base import OpenOptions
 from pdenet_cli.georeference import Georeference, GroundPoint
 
@@ -459,13 +459,15 @@ def test_a_world_file_of_other_words_is_ignored_and_noted(tmp_path, words):
 
 def test_what_lies_beside_a_picture_counts_only_if_it_has_no_place(tmp_path):
     (tmp_path / "a.tfw").write_text("1 0 0 1 5 5")
-    (tmp_path / "a.tif.aux.xml").write_text("<PAMDataset/>")
+    (tmp_path / "a.tif.aux.xml").write_text("<PAMDataset><SRS>EPSG:32633</SRS></PAMDataset>")
     path = gdal_file(tmp_path / "b.tif", PIXELS[:1].astype("u1"), transform=rasterio.Affine(9, 0, 5, 0, -9, 7))
     meta = open_cube(path.rename(tmp_path / "a.tif")).meta
     assert (meta.georeference.transform, meta.notes) == ((5, 9, 0, 7, 0, -9), ())
     path = gdal_file(tmp_path / "b.tif", PIXELS[:1].astype("u1"))
     meta = open_cube(path.rename(tmp_path / "a.tif")).meta
-    assert meta.notes == ("a.tif.aux.xml is not read", "placed by a.tfw")
+    assert meta.notes == ("a.tif.aux.xml, which says where it lies, is not read", "placed by a.tfw")
+    (tmp_path / "a.tif.aux.xml").write_text("<PAMDataset><Metadata/></PAMDataset>")  # statistics, as GDAL caches
+    assert open_cube(tmp_path / "a.tif").meta.notes == ("placed by a.tfw",)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -525,6 +527,14 @@ def test_a_projection_without_a_number_is_understood_and_written(tmp_path, words
         for system in (by_gdal, where.crs, open_cube(tmp_path / "b.tif").meta.georeference.crs):
             there = pyproj.Transformer.from_crs(system, wanted, always_xy=True).transform(10000, 20000)
             assert there == pytest.approx((10000, 20000), abs=1e-4)
+
+
+@pytest.mark.parametrize("unit", [{3076: 0}, {3076: 32767, 3077: 1.0}, {}])
+def test_a_projection_whose_unit_is_not_said_or_spelled_out_is_understood(unit):
+    keys = {1024: 1, 3072: 32767, 3074: 16033, 2048: 4326, **unit}
+    system = pyproj.CRS(geokeys._crs(keys))
+    assert system.utm_zone == "33N"
+    assert system.axis_info[0].unit_conversion_factor == 1
 
 
 def test_a_geographic_system_without_a_number_is_written(tmp_path):
@@ -968,6 +978,4 @@ def test_the_real_files_give_what_gdal_reads(data):
 def test_ground_points_keep_their_heights():
     point = GroundPoint(1.5, 2.5, 10.0, 20.0, 30.0)
     where = Georeference(points=(point,), pixel_is_point=True)
-    from pdenet_cli.formats import geokeys
-
     assert geokeys.georeference(geokeys.tags(where)).points == (point,)

@@ -74,7 +74,7 @@ def main() -> None:
     except OSError as error:
         if error.errno != ENOSPC:
             raise
-        complain(OutputError("No space left where the command prints to."))
+        complain(OutputError(f"No space left ({error.filename or 'where the command prints to'})."))
         sys.exit(OutputError.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -49,7 +49,7 @@ def understood(values: Mapping[str, Any], bands: int) -> tuple[dict[str, Any], d
     rest: dict[str, Any] = {}
     for name, value in sorted(values.items(), key=_rank):
         field = "gains" if name == "scale_factor" else "offsets" if name == "add_offset" else field_of(name)
-        meant = None if field is None else _as_field(field, value, bands)
+        meant = None if field is None or _is_mere_list(name, value) else _as_field(field, value, bands)
         if field is None or meant is None:
             rest[name] = value
         elif field not in fields or fields[field] != fields[field]:  # NaN is nodata whatever a file says
@@ -66,12 +66,21 @@ def _rank(item: tuple[str, Any]) -> int:
 
 def unheeded(values: Mapping[str, Any], nodata: float | None) -> tuple[str, ...]:
     """A note on every number that a file calls missing and that is not its one `nodata` value."""
-    return tuple(
-        f"{name} {number:.10g} counts as data: only one value can be nodata, here {nodata:.10g}"
+    if nodata is None:
+        return ()
+    others = {
+        name: [f"{number:.10g}" for number in numbers(value) or () if _differ(number, nodata)]
         for name, value in values.items()
-        for number in numbers(value) or ()
-        if field_of(name) == "nodata" and nodata is not None and _differ(number, nodata)
-    )
+        if field_of(name) == "nodata" and not _is_mere_list(name, value)
+    }
+    why = f"counts as data: only one value can be nodata, here {nodata:.10g}"
+    return tuple(f"{name} {', '.join(dict.fromkeys(found))} {why}" for name, found in others.items() if found)
+
+
+def _is_mere_list(name: str, value: Any) -> bool:
+    """Whether what is called nodata is a list of something else, such as places; CF alone has lists of values."""
+    several = len(numbers(value) or ()) > 1
+    return several and field_of(name) == "nodata" and name not in ("_FillValue", "missing_value")
 
 
 def _differ(number: float, nodata: float) -> bool:

@@ -15,15 +15,17 @@ from pyproj.exceptions import CRSError
 from pdenet_cli.formats import crs
 from pdenet_cli.georeference import Georeference
 
-DEGREES = "EPSG:4326"
+OTHER_UNITS = re.compile(r"\s*(rad|pixel|count|1\b)", re.IGNORECASE)
 EVEN = 0.1  # by how much of a pixel a centre may lie beside its place on an even grid
 
-LENGTHS = {"m": 1.0, "km": 1000.0, "foot": 0.3048, "US_survey_foot": 1200 / 3937}
+LENGTHS = {"m": 1.0, "km": 1000.0, "cm": 0.01, "mm": 0.001, "foot": crs.FOOT, "US_survey_foot": crs.SURVEY_FOOT}
 """The units of length that have a name in CF, in metres."""
 
 _USUAL = {
     "m": "m metre metres meter meters",
     "km": "km kilometre kilometres kilometer kilometers",
+    "cm": "cm centimetre centimetres centimeter centimeters",
+    "mm": "mm millimetre millimetres millimeter millimeters",
     "foot": "ft foot feet internationalfoot internationalfeet",
     "US_survey_foot": "ussurveyfoot ussurveyfeet ussurveyft usft ftus usfoot usfeet footus",
 }
@@ -41,15 +43,21 @@ class Coordinate:
 
     @property
     def is_angle(self) -> bool:
-        return self.units.strip().lower().startswith("degree")
+        return re.match(r"\s*(decimal\s*)?(deg|°)", self.units, re.IGNORECASE) is not None
 
     @property
     def metres(self) -> float | None:
         """The unit in metres, which may be a multiple such as "0.3048 metre"; None for no known length."""
         match = re.fullmatch(r"\s*(\d[\d.]*(?:[eE][+-]?\d+)?)?(.*)", self.units, re.DOTALL)
         number, name = match.groups() if match else (None, "")
-        length = METRES.get(re.sub(r"[^a-z]", "", name.lower()))
+        # The whole first, then its first word: some write "meters east".
+        words = (re.sub(r"[^a-z]", "", text.lower()) for text in (name, *name.split()[:1]))
+        length = next((METRES[word] for word in words if word in METRES), None)
         return None if length is None else length * float(number or 1)
+
+    @property
+    def is_understood(self) -> bool:
+        return self.is_angle or self.metres is not None
 
     def line(self) -> tuple[float, float] | None:
         """The first corner and the step, None where the centres are not evenly spaced."""
@@ -64,28 +72,35 @@ class Coordinate:
 
     def factor(self, system: pyproj.CRS | None) -> float | None:
         """What makes these numbers those of a coordinate system (metres without one), None if nothing does."""
-        if self.is_angle or (system is not None and system.is_geographic):
-            return 1.0 if self.is_angle and (system is None or system.is_geographic) else None
+        geographic = system is not None and system.is_geographic
+        if self.is_angle:
+            return 1.0 if system is None or geographic else None
         if self.metres is None:
+            # Words that name no other unit leave the numbers to the system, if there is one.
+            return None if system is None or OTHER_UNITS.match(self.units) else 1.0
+        if geographic:
             return None
-        ratio = self.metres / _metres(system)
+        ratio = self.metres / crs.metres(system)
         # Whoever writes "feet" beside a system in US survey feet means those.
         return 1.0 if math.isclose(ratio, 1, rel_tol=1e-5) else ratio
 
 
 def placed(where: Georeference, rows: Coordinate, columns: Coordinate) -> tuple[Georeference, tuple[str, ...]]:
     """A georeference with the transform that the coordinates give, or a note on why they give none."""
-    code = where.crs or (DEGREES if rows.is_angle else None)
+    code = where.crs or (crs.DEGREES if rows.is_angle else None)
     system = crs.parsed(code)
     lines = []
+    doubts: tuple[str, ...] = ()
     for axis in (rows, columns):
         line, factor = axis.line(), axis.factor(system)
         if line is None or factor is None:
             why = "not evenly spaced" if line is None else f"in '{axis.units}', not in units of the ground"
             return where, (f"not placed by its coordinates: {axis.name} is {why}",)
+        if not axis.is_understood:
+            doubts += (f"{axis.name} is in '{axis.units}', taken for the unit of its coordinate system",)
         lines.append((line[0] * factor, line[1] * factor))
     (y0, yr), (x0, xc) = lines
-    return replace(where, crs=code, transform=(x0, xc, 0.0, y0, 0.0, yr)), ()
+    return replace(where, crs=code, transform=(x0, xc, 0.0, y0, 0.0, yr)), doubts
 
 
 def described(mapping: Mapping[str, Any], metres: float) -> str | None:
@@ -94,7 +109,11 @@ def described(mapping: Mapping[str, Any], metres: float) -> str | None:
     try:
         for name in values.keys() & {"false_easting", "false_northing"}:
             values[name] *= metres  # CF has them in the unit of the coordinates
-        return pyproj.CRS.from_cf(values).to_wkt()
+        system = pyproj.CRS.from_cf(values)
+        code = system.to_epsg()
+        if code is None and system.is_geographic and system.ellipsoid == pyproj.CRS(crs.DEGREES).ellipsoid:
+            return crs.DEGREES
+        return system.to_wkt() if code is None else f"EPSG:{code}"
     except (CRSError, KeyError, TypeError, ValueError, AttributeError):
         return None
 
@@ -105,10 +124,6 @@ def _is_single(value: Any) -> bool:
 
 def spoken_units(system: pyproj.CRS | None) -> str:
     """The unit of length of a coordinate system as CF writes it; metres where there is none."""
-    metres = _metres(system)
+    metres = crs.metres(system)
     names = (name for name, length in LENGTHS.items() if math.isclose(length, metres, rel_tol=1e-9))
     return next(names, f"{metres!r} m")
-
-
-def _metres(system: pyproj.CRS | None) -> float:
-    return system.axis_info[0].unit_conversion_factor if system is not None and system.axis_info else 1.0

@@ -9,6 +9,9 @@ import pyproj
 from pyproj.enums import WktVersion
 from pyproj.exceptions import CRSError
 
+DEGREES = "EPSG:4326"
+FOOT, SURVEY_FOOT = 0.3048, 1200 / 3937  # metres
+
 
 @lru_cache(maxsize=64)
 def parsed(crs: str | None) -> pyproj.CRS | None:
@@ -25,6 +28,11 @@ def epsg(crs: str | None) -> int | None:
     """The EPSG number of a coordinate system, if it surely has one."""
     system = parsed(crs)
     return None if system is None else system.to_epsg(min_confidence=90)
+
+
+def metres(system: pyproj.CRS | None) -> float:
+    """How long the unit of a coordinate system is; 1 where it has none."""
+    return (system.axis_info[0].unit_conversion_factor if system is not None and system.axis_info else 1.0) or 1.0
 
 
 def esri_wkt(crs: str | None) -> str | None:
@@ -52,7 +60,7 @@ def from_map_info(projection: str, tail: tuple[str, ...]) -> str | None:
     """The coordinate system of an ENVI map info that has no coordinate system string beside it."""
     plain = [t.strip().lower() for t in tail]
     if projection.strip().lower() == "geographic lat/lon" and "wgs-84" in plain:
-        return "EPSG:4326"
+        return DEGREES
     if projection.strip().lower() == "utm" and len(plain) >= 3 and plain[2] in UTM_EPSG:
         north, south = UTM_EPSG[plain[2]]
         base = south if plain[1].startswith("s") else north
@@ -61,7 +69,7 @@ def from_map_info(projection: str, tail: tuple[str, ...]) -> str | None:
     return None
 
 
-UNITS = {"Meters": 1.0, "Km": 1000.0, "Feet": 0.3048, "US Survey Feet": 1200 / 3937}
+UNITS = {"Meters": 1.0, "Km": 1000.0, "Feet": FOOT, "US Survey Feet": SURVEY_FOOT}
 """ENVI's names for lengths and how many metres each is."""
 
 
@@ -72,9 +80,9 @@ def to_map_info(crs: str | None) -> tuple[str, tuple[str, ...]]:
         return "Arbitrary", ()
     if system.is_geographic:
         return "Geographic Lat/Lon", (*_datum(system), "units=Degrees")
-    metres = system.axis_info[0].unit_conversion_factor if system.axis_info else 1.0
     # GDAL believes the unit here more than the one in the WKT, so one that ENVI cannot name is not named.
-    units = tuple(f"units={name}" for name, size in UNITS.items() if math.isclose(size, metres, rel_tol=1e-9))
+    length = metres(system)
+    units = tuple(f"units={name}" for name, size in UNITS.items() if math.isclose(size, length, rel_tol=1e-9))
     if system.utm_zone and _datum(system):
         hemisphere = "South" if system.utm_zone.endswith("S") else "North"
         return "UTM", (system.utm_zone[:-1], hemisphere, *_datum(system), *units)

@@ -34,7 +34,6 @@ KNOWN |= {"map info", "coordinate system string"}
 UPSIDE_DOWN = 180.0  # as a rotation it means, to GDAL and so to us, rows that go north: not half a turn
 
 GEO_POINTS = "geo points"  # column, row, latitude, longitude of each
-DEGREES = "EPSG:4326"
 
 RPC = "rpc info"  # ninety numbers in GeoTIFF's order, then the row and the column that the scene was cut out at
 
@@ -137,7 +136,10 @@ class Header:
         system = self.fields.get("coordinate system string", "").strip("{} \t\r\n") or None
         if items is None or len(items) < 7:
             points = self.points()
-            return Georeference(crs=system or (DEGREES if points else None), points=points)
+            known = crs.parsed(system)
+            if points and not (known is not None and known.is_geographic):
+                system = crs.DEGREES  # which they are in, whatever the pixels are
+            return Georeference(crs=system, points=points)
         try:
             column, row, x, y, width, height = (float(item) for item in items[1:7])
         except ValueError:

@@ -148,15 +148,16 @@ PARAMETERS = {
 }
 """PROJ's names for the common projections and their parameters, and the keys that may hold each."""
 
-METRES = {9001: 1.0, 9002: 0.3048, 9003: 1200 / 3937, 9036: 1000.0}
+METRES = {9001: 1.0, 9002: crs.FOOT, 9003: crs.SURVEY_FOOT, 9036: 1000.0}
 """How long the metre, the foot, the US survey foot and the kilometre are, by their EPSG numbers."""
 
 
 def _from_parameters(keys: Mapping[int, Any]) -> str | None:
     """The WKT of a projection that is spelled out key by key, None if it is not a common one."""
     method, utm = METHODS.get(keys.get(3075, 0)), keys.get(3074, 0)
-    metres = METRES.get(keys.get(3076, 9001))
-    if metres is None:
+    unit = keys.get(3076) or 9001  # 0: not said
+    metres = keys.get(3077) if unit == USER_DEFINED else METRES.get(unit)
+    if not metres:
         return None
     words = [f"+proj={method}"]
     for name, places in PARAMETERS.items():

@@ -21,6 +21,7 @@ from pdenet_cli.formats import coordinates, crs, envi_header
 from pdenet_cli.formats.base import OpenOptions
 from pdenet_cli.formats.choosing import OneBand, Variable, choose_axes, choose_variable, interleave
 from pdenet_cli.georeference import Georeference
+from pdenet_cli.radiometry import held
 
 INTERNAL = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS", "_ARRAY_DIMENSIONS"}
 INTERNAL |= {"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "MATLAB_class"}
@@ -74,6 +75,7 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
     fields, rest = words.understood(said | {n: v for n, v in beside.items() if n not in said}, sizes["b"])
     if "nodata" not in fields and (fill := store.fill(chosen.name)):  # 0 is everybody's default, and data
         fields["nodata"] = fill
+        more = (*more, f"its fill value {fill:.10g} is taken for nodata")
     place, doubts = _place(store, chosen.name, said, along)
     assert chosen.dtype is not None
     meta = CubeMeta(
@@ -284,6 +286,5 @@ def fill_value(meta: CubeMeta) -> Any:
         with np.errstate(over="ignore"):
             fill = meta.dtype.type(meta.nodata)
         return fill if np.isinf(fill) == np.isinf(meta.nodata) else None
-    limits = np.iinfo(meta.dtype) if meta.dtype.kind in "iu" else None
-    whole = limits is not None and float(meta.nodata).is_integer() and limits.min <= meta.nodata <= limits.max
-    return meta.dtype.type(meta.nodata) if whole else None
+    value = held(meta.nodata, meta.dtype)
+    return meta.dtype.type(value) if isinstance(value, int) else None

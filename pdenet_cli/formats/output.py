@@ -71,13 +71,20 @@ def refuse_existing(finals: tuple[Path, ...], overwrite: bool) -> None:
 
 
 def refuse_scenes(finals: Sequence[Path], scenes: Sequence[Path]) -> None:
-    """Stop where an output would replace a file of a scene, or lie in a folder that is one: never right."""
+    """Stop where an output would replace a file of a scene, or become a part of a folder that is one."""
     for final in finals:
         for scene in scenes:
-            if final.exists() and scene.exists() and final.samefile(scene):
+            if is_same(final, scene):
                 raise OutputError(f"{final} is the scene itself. Give the output another name.")
-            if scene.is_dir() and scene.resolve() in final.resolve().parents:
-                raise OutputError(f"{final} is inside the scene {scene}. Write it elsewhere.")
+            inside = scene.is_dir() and scene.resolve() in final.resolve().parents
+            # To a folder of pictures, a file of another kind is nothing.
+            if inside and (final.suffix.lower() == ".png" or not any(scene.rglob("*.[pP][nN][gG]"))):
+                raise OutputError(f"{final} is inside the scene {scene.resolve().name}. Write it elsewhere.")
+
+
+def is_same(one: Path, other: Path) -> bool:
+    """Whether both are there and are one file or folder, whatever they are called."""
+    return one.exists() and other.exists() and one.samefile(other)
 
 
 def refuse_folders(files: tuple[Path, ...]) -> None:

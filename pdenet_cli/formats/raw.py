@@ -46,7 +46,8 @@ class RawArray:
         A mapped write to a full disk kills the process, so a disk too small must show before the first one.
         """
         size = self.offset + self.nbytes
-        there = self.path.stat().st_blocks * 512 if self.path.exists() else 0
+        known = self.path.stat() if self.path.exists() else None
+        there = 0 if known is None else 512 * getattr(known, "st_blocks", known.st_size // 512)
         free = shutil.disk_usage(self.path.parent).free
         if size - there > free:
             raise OutputError(f"{self.path.parent}: {size:,} bytes needed, {free:,} free. Make room.")
@@ -54,4 +55,4 @@ class RawArray:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)
             else:
-                file.truncate(size)
+                file.truncate(max(size, file.tell()))  # HDF5 keeps its own words behind the pixels

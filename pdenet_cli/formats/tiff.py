@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 GDAL_METADATA, GDAL_NODATA = 42112, 42113
 DESCRIPTIONS = {269: "TIFFTAG_DOCUMENTNAME", 270: "description", 306: "TIFFTAG_DATETIME"}
 DESCRIPTIONS |= {315: "TIFFTAG_ARTIST", 33432: "TIFFTAG_COPYRIGHT"}
-MAX_WORLD_BYTES = 4096
+MAX_BESIDE_BYTES = 1 << 16
+PLACE_IN_XML = re.compile(rb"<(SRS|GeoTransform|GCPList)\b")
 SPECTRAL = ("wavelengths", "wavelength_units", "fwhm", "good_bands", "gains", "offsets")
 
 # tifffile logs what it doubts, and Python prints that where nobody asked for logging.
@@ -129,9 +131,13 @@ def _placed(path: Path, meta: CubeMeta) -> CubeMeta:
     where = meta.georeference
     if where.transform is not None or where.points:
         return meta
-    files = {other.name.lower(): other for other in path.absolute().parent.iterdir()}
-    if (unread := files.get(f"{path.name}.aux.xml".lower())) is not None:
-        meta = meta.noting(f"{unread.name} is not read")
+    try:
+        files = {other.name.lower(): other for other in path.absolute().parent.iterdir()}
+    except OSError:  # a folder that may be entered and not listed
+        return meta
+    unread = files.get(f"{path.name}.aux.xml".lower())
+    if unread is not None and PLACE_IN_XML.search(_beginning(unread)):
+        meta = meta.noting(f"{unread.name}, which says where it lies, is not read")
     names = (f"{path.stem}.tfw", f"{path.name}w", f"{path.stem}.wld")
     world = next((files[name.lower()] for name in names if name.lower() in files), None)
     if world is None:
@@ -142,12 +148,19 @@ def _placed(path: Path, meta: CubeMeta) -> CubeMeta:
     return replace(meta, georeference=replace(where, transform=transform)).noting(f"placed by {world.name}")
 
 
-def _world_transform(path: Path) -> Transform | None:
+def _beginning(path: Path) -> bytes:
+    """The first bytes of a small file, none if it cannot be read."""
     try:
         with path.open("rb") as file:
-            words = file.read(MAX_WORLD_BYTES).split()
-        xc, yc, xr, yr, x, y = map(float, words)
-    except (OSError, ValueError):
+            return file.read(MAX_BESIDE_BYTES)
+    except OSError:
+        return b""
+
+
+def _world_transform(path: Path) -> Transform | None:
+    try:
+        xc, yc, xr, yr, x, y = map(float, _beginning(path).split())
+    except ValueError:
         return None
     # It names the centre of the first pixel.
     transform = (x - (xc + xr) / 2, xc, xr, y - (yc + yr) / 2, yc, yr)

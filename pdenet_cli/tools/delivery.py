@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.errors import OutputError
 from pdenet_cli.formats import open_cube
 from pdenet_cli.formats.output import (
     PARTIAL,
     Output,
     beside,
+    is_same,
     refuse_existing,
     refuse_scenes,
     remove,
@@ -60,11 +62,19 @@ class Delivery:
         """Where everything will be, by the name of what it shows."""
         return {name: str(path) for name, path in (self._paths | self.pages).items()}
 
-    def refuse(self, scenes: Sequence[Path]) -> None:
-        """Stop where a format cannot hold its cube, or one of these scenes would be replaced or added to."""
-        refuse_scenes((*self._finals, *self._shown, self.report_path), scenes)
+    def refuse(self, files: Sequence[Path]) -> None:
+        """Stop where a format cannot hold its cube, or the scene of these files would be replaced or added to."""
+        refuse_scenes((*self._finals, *self._shown, self.report_path), files)
         for output, meta in self.cubes.values():
             output.refuse(meta)
+
+    def refuse_others(self, scenes: Sequence[Path]) -> None:
+        """Stop where another scene of the same command would be replaced."""
+        for final in (*self._finals, *self._shown):
+            if any(is_same(final, scene) for scene in scenes):
+                raise OutputError(
+                    f"{final} is another of the scenes. Write the results into a folder of their own."
+                )
 
     def refuse_existing(self) -> None:
         """Stop where something would be replaced without having been told to."""

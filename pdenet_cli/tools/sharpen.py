@@ -72,7 +72,7 @@ class Job:
         others: Sequence[Path] = (),
     ) -> None:
         """`output` is the sharpened cube; maps are named after it. `others`: scenes that must stay as they are."""
-        self.posterior, self.settings = posterior, settings
+        self.posterior, self.settings, self.others = posterior, settings, others
         model, network = posterior.model, posterior.network
         self.maps = Maps(settings.maps, settings.question, posterior)
         self.source = open_cube(scene, settings.variable, settings.axes)
@@ -81,7 +81,7 @@ class Job:
         shown = settings.page and bool(self.maps.names)
         cubes = dict(self._cubes(output, also_mean=shown))
         self.delivery = Delivery(output, cubes, settings.overwrite, settings.quicklook, shown)
-        self.delivery.refuse((*self.source.files, *others))
+        self.delivery.refuse(self.source.files)
         if not settings.resume and not settings.forecast:
             self.delivery.refuse_existing()
         self.survey = Survey.of(self.source)
@@ -119,6 +119,7 @@ class Job:
                 delivery.show(self.source.path.name, before, missing=True)
                 self.report = before
                 return
+            self.delivery.refuse_others(self.others)
             with delivery.journal.held():
                 yield from self._work(job, started, say)
         except OSError as error:

@@ -12,6 +12,7 @@ from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.formats import open_cube
 from pdenet_cli.formats.output import refuse_scenes
+from pdenet_cli.inference import ENSEMBLES
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.report import versions
@@ -39,8 +40,8 @@ class Settings:
     ensemble: str | None = None  # None: each model as it was calibrated, else masks
 
     def __post_init__(self) -> None:
-        for name, table in (("protocol", tuple(PROTOCOLS)), ("part", PARTS)):
-            if getattr(self, name) not in table:
+        for name, table in (("protocol", tuple(PROTOCOLS)), ("part", PARTS), ("ensemble", ENSEMBLES)):
+            if getattr(self, name) not in (*table, None):
                 raise UsageError(f"--{name} {getattr(self, name)} is unknown; choose {' or '.join(table)}.")
 
     def job(self, scale: int) -> dict[str, Any]:

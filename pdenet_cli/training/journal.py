@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pdenet_cli.errors import OutputError
 from pdenet_cli.training.loop import Validated
 from pdenet_cli.training.trainer import Stepped
 
@@ -17,12 +18,17 @@ class Journal:
     def __init__(self, path: Path, from_step: int = 0) -> None:
         """Begin the log, or go on with it after `from_step`: what came later happens again."""
         kept = [record for record in read_journal(path) if record["step"] <= from_step] if from_step else []
+        self.path = path
         path.write_text("".join(json.dumps(record) + "\n" for record in kept))
         self.file = path.open("a", buffering=1)
 
     def add(self, event: Stepped | Validated, **more: Any) -> None:
         kind = "step" if isinstance(event, Stepped) else "validation"
-        self.file.write(json.dumps({"kind": kind} | asdict(event) | more) + "\n")
+        try:
+            self.file.write(json.dumps({"kind": kind} | asdict(event) | more) + "\n")
+        except OSError as error:
+            met = f"{self.path}: cannot be written ({error.strerror})"
+            raise OutputError(f"{met}. The last checkpoint stays; --resume goes on from there.") from error
 
     def close(self) -> None:
         self.file.close()

@@ -24,6 +24,7 @@ from pdenet_cli.training.recipe import Recipe
 
 Unit = NDArray[np.float32]  # 0..1
 
+TRIES = 4  # a patch of mostly holes teaches nothing; a scene of mostly holes has no other
 MOST_SHAPES = 8  # in a collage
 SMALLEST_SHAPE = 0.04  # of half a patch
 SOFTEST = 1.2  # lens: the deviation of its blur, in low-resolution pixels
@@ -160,7 +161,7 @@ class Patches:
         """A square of a scene as it is, or of a larger one made coarser."""
         most = min(self.recipe.zoom, scene.largest_patch(self.scale) / side)
         wide = int(side * most ** rng.uniform(0, 1))
-        for _ in range(4):  # a patch of mostly holes teaches nothing; a scene of mostly holes has no other
+        for _ in range(TRIES):
             unit, there = scene.unit(place(rng, scene.size, scene.corner(self.scale), wide), run)
             if there > 0.5:
                 break
@@ -174,10 +175,13 @@ class Patches:
         """A square of a scene turned by any angle and stretched: of few pixels, many different patches."""
         (rows, columns), (row, column) = scene.size, scene.corner(self.scale)
         size = (row, columns) if rng.random() < 0.5 else (rows, column)  # above the held-out part, or left of it
-        points = slanted(rng, side) + rng.uniform(0, 1, 2) * size
-        first = np.maximum(0, np.floor(points.min((0, 1))) - CUBIC).astype(int)
-        last = np.minimum(size, np.ceil(points.max((0, 1))) + CUBIC).astype(int)
-        unit, _ = scene.unit(Window(*first.tolist(), *(last - first).tolist()), run)
+        for _ in range(TRIES):
+            points = slanted(rng, side) + rng.uniform(0, 1, 2) * size
+            first = np.maximum(0, np.floor(points.min((0, 1))) - CUBIC).astype(int)
+            last = np.minimum(size, np.ceil(points.max((0, 1))) + CUBIC).astype(int)
+            unit, there = scene.unit(Window(*first.tolist(), *(last - first).tolist()), run)
+            if there > 0.5:
+                break
         places = 2 * (points - first) / (last - first) - 1  # torch counts a picture from -1 to 1, columns first
         grid = torch.from_numpy(np.ascontiguousarray(places[None, :, :, ::-1], np.float32))
         image = torch.from_numpy(np.ascontiguousarray(unit))[None]

@@ -96,9 +96,9 @@ class Sitting:
     def run(self, tell: Callable[[Stepped | Validated], None], stop: Callable[[], bool]) -> Trained:
         """Walk the loop to its end or to a stop, with a checkpoint now and then and at the end."""
         trainer, first = self.trainer, self.trainer.processes.first
-        journal = Journal(self.files.log, trainer.step) if first else None
         if first:
             self._checkpoint()  # at once, or a kill would leave the checkpoint of an earlier run for this one's
+        journal = Journal(self.files.log, trainer.step) if first else None
         saved, finished = self.clock(), not first
         try:
             for event in run(trainer, self.parts, self.budget, self.clock, stop, self.took):
