@@ -115,6 +115,10 @@ class Degradation:
         noise = torch.randn(low.shape, generator=generator, dtype=torch.float32)
         return low + self.noise * noise.to(low)
 
+    def __str__(self) -> str:
+        kernel = self.kernel if self.fwhm is None else f"{self.kernel} of {self.fwhm:g} pixels"
+        return f"x{self.scale} {kernel}" + (f", noise {self.noise:g}" if self.noise else "")
+
     @property
     def reach(self) -> int:
         """How many low-resolution pixels around its own a pixel is made from."""

@@ -80,8 +80,7 @@ class Posterior:
     @property
     def degradation(self) -> Degradation:
         """What the model was made to undo, its noise left out."""
-        spec = self.model.spec
-        return replace(Degradation.from_dict(spec.degradation or {"scale": spec.scale}), noise=0.0)
+        return replace(self.model.spec.learned(), noise=0.0)
 
     def samples(self, low: Map, bands: slice, crop: Window) -> Samples:
         """What each sub-network makes of `low`, cut to `bands` and `crop`: (samples, bands, rows, columns)."""

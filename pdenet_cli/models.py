@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from pdenet_cli.degradation import Degradation
     from pdenet_cli.networks import Network
 
 KEY = "pdenet"  # of the spec among the header's metadata
@@ -79,6 +80,12 @@ class ModelSpec:
         return {
             name: getattr(self, name) for name in ("scale", "recipe", "seed", "steps", "minutes", "began_with")
         }
+
+    def learned(self) -> Degradation:
+        """How the coarse cubes were made that it has learned from."""
+        from pdenet_cli.degradation import Degradation
+
+        return Degradation.from_dict(self.degradation or {"scale": self.scale})
 
     @property
     def gain(self) -> float | None:
@@ -225,7 +232,6 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
     """The model of this name or in this file, on `device`."""
     import torch
 
-    from pdenet_cli.degradation import Degradation
     from pdenet_cli.networks import build_network
 
     path = find_model(name_or_path)
@@ -234,7 +240,7 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
     if any(isinstance(value, int) and value > MAX_SIZE for value in spec.config.values()):
         raise ModelError(f"{path}: its configuration {dict(spec.config)} is beyond belief.")
     try:
-        degradation = Degradation.from_dict(spec.degradation or {"scale": spec.scale})
+        degradation = spec.learned()
         with torch.device("meta"):  # no memory yet: first see whether the weights fit
             empty = build_network(spec.network, spec.config).state_dict()
     except (PdenetError, TypeError) as error:

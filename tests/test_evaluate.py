@@ -210,6 +210,25 @@ def test_the_models_own_degradation_makes_the_input(truth, models, tmp_path):
     assert soft.means()["bicubic"]["MPSNR"] != pytest.approx(sharp.means()["bicubic"]["MPSNR"], abs=0.1)
     with pytest.raises(UsageError, match="one by one"):
         contest(models | {"soft": str(tmp_path / "soft.safetensors")}, ("chance", "soft"))
+    both = contest(models | {"soft": str(tmp_path / "soft.safetensors")}, ("chance", "soft"), kernel="bicubic")
+    assert both.degradation == Degradation(4)
+
+
+def test_another_lens_and_noise_than_the_models_own_are_asked_for(truth, models):
+    path, pixels = truth
+    notes = []
+    asked = contest(models, fwhm=1.5, noise=0.02).run([path], say=notes.append)
+    assert asked.job["degradation"] == {"scale": 4, "kernel": "gaussian", "fwhm": 1.5, "noise": 0.02}
+    assert asked.problem == "x4 gaussian of 1.5 pixels, noise 0.02"
+    assert "chance: It has learned to undo x4 bicubic." in notes
+    high = torch.from_numpy(pixels[:, :48, :40])
+    low = Degradation(4, "gaussian", 1.5, 0.02)(high, torch.Generator().manual_seed(3))
+    error = (bicubic_up(low, 4).clamp(0, 1) - high).double().square().mean((1, 2))
+    expected = float(-10 * error.log10().mean())
+    assert asked.means()["bicubic"]["MPSNR"] == pytest.approx(expected, abs=1e-3)
+    assert contest(models, noise=0.02).degradation == Degradation(4, noise=0.02)
+    assert contest(models).run([path], say=notes.append).problem == "x4 bicubic"
+    assert len(notes) == 1
 
 
 def test_more_draws_are_studied_in_disjoint_sets_from_one_run(truth, models):
@@ -353,6 +372,9 @@ def test_the_command_prints_a_table_and_writes_a_page(pdenet, truth, models, tmp
         (["--pixel", "a", "4", "--html", "x.html"], 2, "--pixel a 4"),
         (["--scale", "8"], 2, "x4"),
         (["--model", "nowhere"], 4, "nowhere"),
+        (["--kernel", "lanczos"], 2, "bicubic"),
+        (["--kernel", "gaussian"], 2, "fwhm"),
+        (["--noise", "-1"], 2, "noise"),
     ],
 )
 def test_wrong_words_end_in_a_line(pdenet, truth, models, tmp_path, arguments, code, says):

@@ -206,6 +206,38 @@ def test_another_light_keeps_every_edge(drawn):
     assert np.std([patch.min() for patch in hazy]) > 0.1
 
 
+def test_grain_is_noise_that_the_truth_has_not(scenes):
+    recipe = RECIPES["fast"](4)
+    plain, grainy = Patches(scenes, recipe, 4, seed=0), Patches(scenes, replace(recipe, grain=1.0), 4, seed=0)
+    levels = []
+    for step in range(60):
+        clean, patch = plain(step, 0), grainy(step, 0)
+        assert torch.equal(patch.high, clean.high)
+        low = torch.zeros(len(patch.high), 200, 200)
+        assert clean.grainy(low) is low
+        found = patch.grainy(low).std((1, 2), keepdim=True)
+        torch.testing.assert_close(found, patch.grain, rtol=0.05, atol=0)
+        assert len(found) < 5 or found.max() > 1.5 * found.min()  # some bands are noisier than others
+        levels.append(float(patch.grain.median() / patch.high.abs().mean()))
+    assert 0.0005 < min(levels) < 0.002
+    assert 0.02 < max(levels) < 0.1
+
+
+def test_grain_is_not_to_be_found_again_in_the_result(scenes, monkeypatch):
+    recipe = replace(RECIPES["fast"](4), grain=1.0, patch=32)
+    trainer = Trainer(
+        new_network("pdenet", "tiny", 4, 0), Patches(scenes, recipe, 4, 0), Degradation(4), torch.device("cpu")
+    )
+    inputs, asked = [], []
+    forward, loss = trainer.network.forward, trainer.network.loss
+    monkeypatch.setattr(trainer.network, "forward", lambda low, draw: inputs.append(low) or forward(low, draw))
+    monkeypatch.setattr(trainer.network, "loss", lambda *given: asked.append(given) or loss(*given))
+    trainer.advance(0.5)
+    for low, (_, high, wanted, *_) in zip(inputs, asked, strict=True):
+        torch.testing.assert_close(wanted, Degradation(4)(high))
+        assert (low - wanted).std() > 1e-5
+
+
 @pytest.mark.parametrize("dtype", ["<i2", "<f4", "<f8"])
 def test_bad_bands_are_dropped_and_holes_filled(tmp_path, dtype):
     pixels = picture(6, 40, 40).astype(dtype)

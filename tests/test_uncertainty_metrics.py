@@ -350,7 +350,7 @@ def test_what_cannot_be_judged_is_said_in_a_line(models, names, samples, setting
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--uncertainty",), "--uncertainty is about the samples of a model; give --model"),
+        (("--uncertainty",), "--uncertainty is for scenes that a model sharpens; give --model"),
         (("--samples", "4"), "--samples is about"),
         (("--ensemble", "flips"), "--ensemble is about"),
         (("--level", "0.8"), "give --uncertainty"),

@@ -89,6 +89,13 @@ def evaluate(
         float | None, typer.Option(help="Nominal level of the intervals, with --uncertainty.", show_default="0.9")
     ] = None,
     ensemble: options.Ensemble = None,
+    kernel: Annotated[
+        str | None, typer.Option(help=options.KERNEL, show_default="as the model has learned")
+    ] = None,
+    fwhm: options.Fwhm = None,
+    noise: Annotated[
+        float | None, typer.Option(help=options.NOISE, show_default="as the model has learned")
+    ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write all scores, per band too.", metavar="FILE")] = None,
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
@@ -111,9 +118,11 @@ def evaluate(
 
     if pixel and html is None:
         raise UsageError("--pixel chooses what the page shows; give --html FILE too.")
-    for option, given in {"uncertainty": uncertainty, "samples": samples, "ensemble": ensemble}.items():
-        if given and not model:
-            raise UsageError(f"--{option} is about the samples of a model; give --model too.")
+    of_models = dict(
+        uncertainty=uncertainty or None, samples=samples, ensemble=ensemble, kernel=kernel, fwhm=fwhm, noise=noise
+    )
+    if not model and (given := [option for option, value in of_models.items() if value is not None]):
+        raise UsageError(f"--{given[0]} is for scenes that a model sharpens; give --model too.")
     if level is not None and not uncertainty:
         raise UsageError("--level is that of the intervals; give --uncertainty too.")
     files_to_write = tuple(path for path in (html, csv) if path is not None)
@@ -132,6 +141,9 @@ def evaluate(
         uncertainty=uncertainty,
         level=0.9 if level is None else level,
         ensemble=ensemble,
+        kernel=kernel,
+        fwhm=fwhm,
+        noise=noise,
     )
     refuse_to_replace(files_to_write, files, settings)
     evaluation = _evaluate(files, model or [], parse_samples(samples or SAMPLES), scale, seed, device, settings)
@@ -221,7 +233,7 @@ def _show(evaluation: Evaluation) -> None:
         out.print(f"[dim]{escape(scene.name)}: {size}; {left}; 0..1 is {escape(scene.radiometry)}[/]")
     job = evaluation.job
     gain = f"; gain: over {evaluation.baseline}" if evaluation.baseline else ""
-    how = f"protocol {job['protocol']}, x{job['scale']}, {job['part']}"
+    how = f"protocol {job['protocol']}, {evaluation.problem}, {job['part']}"
     out.print(f"[dim]{how}{gain}; {time_text(evaluation.seconds)}[/]")
 
 

@@ -52,6 +52,9 @@ Ensemble = Annotated[
         show_default="as the model was calibrated, else masks",
     ),
 ]
+KERNEL = "How the coarse cubes are made: bicubic or gaussian."
+Fwhm = Annotated[float | None, typer.Option(help="Width of the gaussian, in low-resolution pixels.")]
+NOISE = "Noise of the coarse cubes, a share of the range."
 Samples = Annotated[int, typer.Option(help="Monte-Carlo draws of the network.", min=1)]
 Memory = Annotated[
     str | None,

@@ -54,9 +54,9 @@ def train(
     init: Annotated[
         str | None, typer.Option(help="Start from the weights of this model.", metavar="MODEL")
     ] = None,
-    kernel: Annotated[str, typer.Option(help="How the coarse cubes are made: bicubic or gaussian.")] = "bicubic",
-    fwhm: Annotated[float | None, typer.Option(help="Width of the gaussian, in low-resolution pixels.")] = None,
-    noise: Annotated[float, typer.Option(help="Noise of the coarse cubes, a share of the range.")] = 0.0,
+    kernel: Annotated[str, typer.Option(help=options.KERNEL)] = "bicubic",
+    fwhm: options.Fwhm = None,
+    noise: Annotated[float, typer.Option(help=options.NOISE)] = 0.0,
     licence: Annotated[str, typer.Option(help="Under which the model may be used.")] = "not stated",
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the checkpoint beside the model, if there is one.")

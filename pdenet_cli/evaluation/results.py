@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pdenet_cli.degradation import Degradation
 from pdenet_cli.evaluation.look import Look
 from pdenet_cli.evaluation.study import METRICS, Study
 from pdenet_cli.evaluation.uncertainty import MEASURES, Trust, mean_trust
@@ -57,6 +58,12 @@ class Evaluation:
     studies: dict[str, Study] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)  # scenes, and why
     seconds: float = 0.0
+
+    @property
+    def problem(self) -> str:
+        """What was to be undone, in words: the scale, and how truths were made coarse if they were."""
+        made = self.job.get("degradation")
+        return f"x{self.job['scale']}" if made is None else str(Degradation.from_dict(made))
 
     @property
     def systems(self) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ def evaluation_page(evaluation: Evaluation, title: str = "pdenet evaluate") -> s
 def _summary(evaluation: Evaluation) -> str:
     job, count = evaluation.job, len(evaluation.scenes)
     words = [
-        f"{count} scene{'s' if count != 1 else ''}, x{job['scale']}",
+        f"{count} scene{'s' if count != 1 else ''}, {evaluation.problem}",
         f"protocol {job['protocol']}",
         "the lower right quarter, which training leaves out" if job["part"] != "whole" else "whole scenes",
     ]

@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pdenet_cli.calibration import KEY, Calibration, Errors, refuse_hopeless, unseen
-from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import PdenetError, UsageError
 from pdenet_cli.evaluation.trial import coarse, run, scratch
 from pdenet_cli.evaluation.uncertainty import Guess, errors_of
@@ -116,12 +115,11 @@ def _errors(
 ) -> tuple[Errors, dict[str, str]]:
     """The errors on one scene, and its files with their hashes."""
     spec = posterior.model.spec
-    degradation = Degradation.from_dict(spec.degradation or {"scale": spec.scale})
     with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
         if settings.part == "whole" and _trained_on(path, settings, spec):
             say(f"{path}: the model was trained on this scene, so its intervals will be too narrow on others.")
         truth = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands)
-        low = coarse(truth, degradation, posterior.seed)
+        low = coarse(truth, spec.learned(), posterior.seed)
         guess = Guess(*(scratch(Path(folder), low, spec.scale) for _ in range(4)))
         run(low, posterior, guess.outputs, settings.memory, watch, say)
         return errors_of(truth, guess), hashes(cube.files)

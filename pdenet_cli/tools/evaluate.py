@@ -71,7 +71,9 @@ class Contest:
         place = choose_device(device)
         models = [name for name in models if name != BICUBIC]  # which is always there
         loaded = [load_model(name, place) for name in models]
-        self.degradation = _common_degradation(loaded) or Degradation(scale or DEFAULT_SCALE)
+        self.degradation = _common_degradation(loaded, settings) or settings.degradation(
+            Degradation(scale or DEFAULT_SCALE)
+        )
         self.scale = self.degradation.scale
         if scale not in (None, self.scale):
             raise UsageError(f"--scale {scale}: the model is made for x{self.scale}. Leave out --scale.")
@@ -178,10 +180,12 @@ class Contest:
         return {take: study.scores_in(cube) for take, cube in cubes.items()}
 
     def _misfits(self) -> list[str]:
-        """What keeps the calibrations from holding in this run."""
+        """What keeps models from doing what they can in this run, and calibrations from holding."""
+        learned = ((s, p.model.spec.learned()) for s, p in self.posteriors.items() if s != BICUBIC)
+        others = [f"{s}: It has learned to undo {own}." for s, own in learned if own != self.degradation]
         known = ((system, c) for system, c in self.calibrations.items() if c is not None)
         notes = ((system, c.misfit(len(p := self.posteriors[system]), p.ensemble)) for system, c in known)
-        return [f"{system}: {note}" for system, note in notes if note]
+        return others + [f"{system}: {note}" for system, note in notes if note]
 
     def _job(self) -> dict[str, Any]:
         models: dict[str, dict[str, Any]] = {
@@ -204,9 +208,9 @@ class Contest:
         }
 
 
-def _common_degradation(models: Sequence[Model]) -> Degradation | None:
-    """How the models want their input made; they must agree, or they would not solve the same problem."""
-    wanted = [Degradation.from_dict(m.spec.degradation or {"scale": m.scale}) for m in models]
+def _common_degradation(models: Sequence[Model], settings: Settings) -> Degradation | None:
+    """How the models get their input made; they must agree, or they would not solve the same problem."""
+    wanted = [settings.degradation(model.spec.learned()) for model in models]
     for model, other in zip(models, wanted, strict=True):
         if other != wanted[0]:
             first = f"{models[0].name} is made for {wanted[0]}"

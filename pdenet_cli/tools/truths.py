@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pdenet_cli.cube import Cube, Window
+from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.formats import open_cube
@@ -38,11 +39,21 @@ class Settings:
     uncertainty: bool = False  # judge the uncertainty of models that have samples too
     level: float = 0.9  # of the intervals
     ensemble: str | None = None  # None: each model as it was calibrated, else masks
+    kernel: str | None = None  # how truths are made coarse; None: as the models have learned
+    fwhm: float | None = None  # of a Gaussian kernel
+    noise: float | None = None  # None: as the models have learned
 
     def __post_init__(self) -> None:
         for name, table in (("protocol", tuple(PROTOCOLS)), ("part", PARTS), ("ensemble", ENSEMBLES)):
             if getattr(self, name) not in (*table, None):
                 raise UsageError(f"--{name} {getattr(self, name)} is unknown; choose {' or '.join(table)}.")
+
+    def degradation(self, learned: Degradation) -> Degradation:
+        """How truths are made coarse for a model that has `learned` from coarse cubes made in this way."""
+        if self.kernel is not None or self.fwhm is not None:
+            kernel: Any = self.kernel or "gaussian"
+            learned = replace(learned, kernel=kernel, fwhm=self.fwhm)
+        return learned if self.noise is None else replace(learned, noise=self.noise)
 
     def job(self, scale: int) -> dict[str, Any]:
         """What of this decides the result."""

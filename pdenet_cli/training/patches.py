@@ -33,6 +33,8 @@ ASPECT = 0.15  # of its two sides: so far their stretch may be from the mean of 
 CUBIC = 3  # pixels around a place that a cubic looks at, and one to spare
 BRIGHTEST = 1.5  # place of a negative, beside that of its patch
 THICKEST = 0.5  # haze
+GRAIN = (0.001, 0.05)  # of grainy inputs: the noise of a typical band beside the mean of the patch
+GRAIN_SPREAD = 0.5  # from band to band, as the deviation of a logarithm
 
 
 def place(rng: np.random.Generator, size: tuple[int, int], corner: tuple[int, int], side: int) -> Window:
@@ -87,10 +89,18 @@ def blurred(unit: Unit, sigma: float) -> Unit:
 
 @dataclass(frozen=True)
 class Patch:
-    """A high-resolution piece of a scene, and the chance for its noise and its masks."""
+    """A high-resolution piece of a scene, how grainy a sensor sees it, and the chance for noise and masks."""
 
     high: Tensor  # (bands, rows, columns)
+    grain: Tensor  # deviation of each band's noise, (bands, 1, 1)
     generator: torch.Generator
+
+    def grainy(self, low: Tensor) -> Tensor:
+        """The coarse patch (bands, rows, columns) with its noise."""
+        if not self.grain.any():
+            return low
+        # On the CPU, so that a seed means the same noise on every device.
+        return low + (self.grain * torch.randn(low.shape, generator=self.generator)).to(low)
 
 
 class Patches:
@@ -137,7 +147,15 @@ class Patches:
             high = blurred(high, rng.uniform(0.1, SOFTEST) * self.scale)
         high = self._relit(rng, high)
         generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
-        return Patch(torch.from_numpy(np.ascontiguousarray(high)), generator)
+        return Patch(torch.from_numpy(np.ascontiguousarray(high)), self._grain(rng, high), generator)
+
+    def _grain(self, rng: np.random.Generator, high: Unit) -> Tensor:
+        """How much noise each band has; making a scene coarse takes its own away, and sensors have theirs."""
+        grain = np.zeros(len(high), np.float32)
+        if self.recipe.grain and rng.random() < self.recipe.grain:
+            level = np.exp(rng.uniform(*np.log(GRAIN))) * np.abs(high).mean()
+            grain += np.float32(level) * np.exp(rng.normal(0, GRAIN_SPREAD, len(high)))
+        return torch.from_numpy(grain)[:, None, None]
 
     def _relit(self, rng: np.random.Generator, high: Unit) -> Unit:
         """The same edges under another light: what is sharp must not hang on which side of it is bright."""

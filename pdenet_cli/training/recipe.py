@@ -46,6 +46,7 @@ class Recipe:
     haze: float = (
         0.0  # share of patches that are lighter everywhere, or darker as far as their darkest place allows
     )
+    grain: float = 0.0  # share of patches whose input has noise that the truth has not
     skipping: float = 0.0  # share of patches that take every second or third band
     warp: float = 0.0  # share of pieces that are turned by any angle and stretched
     zoom: float = 1.0  # a patch is made of a window up to so many times as wide

@@ -179,11 +179,12 @@ class Trainer:
         for group in self._groups(patches):
             high = torch.stack([patch.high for patch in group]).to(self.device)
             low = torch.cat([self.degradation(h[None], p.generator) for h, p in zip(high, group, strict=True)])
+            seen = torch.stack([patch.grainy(x) for patch, x in zip(group, low, strict=True)])
             draws = self._draws(group, now.temperature)
             if draws is not None and len(draws) > len(group):
-                high, low = (x.repeat_interleave(PAIR, dim=0) for x in (high, low))
+                high, low, seen = (x.repeat_interleave(PAIR, dim=0) for x in (high, low, seen))
             with torch.autocast(self.device.type, self.half, enabled=self.half is not None):
-                estimate = self.network(low, draws)
+                estimate = self.network(seen, draws)
             estimate = estimate.float()
             loss = self.network.loss(estimate, high, low, self.recipe.consistency, rival)
             if len(estimate) > len(group):
