@@ -125,7 +125,7 @@ def test_a_page_that_cannot_be_written_is_written_by_resume(scene, models, tmp_p
     job = sharpen.Job(scene, tmp_path / "m.hdr", posterior, settings)
     with monkeypatch.context() as patched:
         patched.setattr(delivery, "write_page", Mock(side_effect=OSError(errno.ENOSPC, "No space left")))
-        with pytest.raises(OutputError, match="No space left"):
+        with pytest.raises(OutputError, match=r"No space left.*kept there: go on with --resume"):
             list(job.run())
     again = sharpen.Job(scene, tmp_path / "m.hdr", posterior, dataclasses.replace(settings, resume=True))
     list(again.run())
@@ -328,6 +328,7 @@ def test_a_full_disk_ends_in_one_line_and_leaves_nothing(scene, models, tmp_path
     assert ran.returncode == 5, ran.stderr
     assert "Traceback" not in ran.stderr
     assert ran.stderr.count("\n") == 1
+    assert "Nothing was left there" in ran.stderr
     assert list(out.iterdir()) == []
 
 

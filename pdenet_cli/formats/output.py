@@ -126,8 +126,8 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def unwritable(path: Path, error: OSError) -> PdenetError:
-    """The one line for a write that the system refused."""
+def unwritable(path: Path, error: OSError, left: str = "Nothing was left there.") -> PdenetError:
+    """The one line for a write that the system refused, and what is `left` of the output."""
     if isinstance(error, PdenetError):
         return error
-    return OutputError(f"{path}: cannot be written ({error.strerror or error}). Nothing was left there.")
+    return OutputError(f"{path}: cannot be written ({error.strerror or error}). {left}")

@@ -123,7 +123,8 @@ class Job:
             with delivery.journal.held():
                 yield from self._work(job, started, say)
         except OSError as error:
-            raise unwritable(delivery.report_path.parent, error) from error
+            left = ("What is done is kept there: go on with --resume.",) if delivery.journal.path.exists() else ()
+            raise unwritable(delivery.report_path.parent, error, *left) from error
 
     def _work(self, job: dict[str, Any], started: float, say: Callable[[str], None]) -> Iterator[tuple[int, int]]:
         begun = self._begun(job, say) if self.settings.resume else None
