@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pdenet_cli import CubeMeta, create_cube
 from pdenet_cli.georeference import Georeference
+from tests.cubes import picture, written
 
 # Two test processes on two cores: one thread each, before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -63,10 +63,7 @@ def make_cube(tmp_path):
 
     def make(name="scene.hdr", bands=5, rows=9, columns=7, dtype="<u2", seed=0, **meta):
         pixels = np.random.default_rng(seed).integers(1, 120, (bands, rows, columns)).astype(dtype)
-        path = tmp_path / name
-        with create_cube(path, CubeMeta(bands, rows, columns, np.dtype(dtype), **meta)) as cube:
-            cube.write(cube.meta.window, pixels)
-        return path, pixels
+        return written(tmp_path / name, pixels, **meta), pixels
 
     return make
 
@@ -105,11 +102,11 @@ def calibration(**settings):
 @pytest.fixture
 def scene(tmp_path):
     """A small georeferenced ENVI scene."""
-    meta = CubeMeta(
-        5,
-        40,
-        30,
-        np.dtype("<i2"),
+    pixels = np.random.default_rng(0).integers(100, 9000, (5, 40, 30), dtype="<i2")
+    pixels[:, :6, :6] = -999
+    return written(
+        tmp_path / "scene.hdr",
+        pixels,
         interleave="bil",
         wavelengths=(450, 550, 650, 750, 850),
         wavelength_units="Nanometers",
@@ -117,12 +114,28 @@ def scene(tmp_path):
         reflectance_scale=10000.0,
         georeference=Georeference((500000.0, 30.0, 0.0, 4649000.0, 0.0, -30.0), "EPSG:32616"),
     )
-    rng = np.random.default_rng(0)
-    with create_cube(tmp_path / "scene.hdr", meta) as cube:
-        pixels = rng.integers(100, 9000, meta.shape(), dtype="i2")
-        pixels[:, :6, :6] = -999
-        cube.write(meta.window, pixels)
-    return tmp_path / "scene.hdr"
+
+
+@pytest.fixture(scope="module")
+def cubes(tmp_path_factory):
+    """A folder of three small cubes to learn from, one of them deeper down, and a file that is none."""
+    folder = tmp_path_factory.mktemp("cubes")
+    (folder / "deeper").mkdir()
+    written(folder / "a.hdr", picture(12, 64, 72))
+    written(folder / "deeper" / "b.hdr", picture(40, 50, 48, seed=1))
+    written(folder / "small.hdr", picture(3, 17, 20, seed=2))
+    (folder / "notes.txt").write_text("not a cube")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scenes(cubes):
+    """The three as training reads them."""
+    from pdenet_cli.degradation import Degradation
+    from pdenet_cli.tools.train import Plan, find_cubes
+    from pdenet_cli.training.data import Scene
+
+    return [Scene.read(cube) for cube in find_cubes(Plan((cubes,), Degradation(4)), lambda event: None)]
 
 
 @pytest.fixture

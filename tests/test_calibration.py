@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdenet_cli import CubeMeta, create_cube, open_cube
+from pdenet_cli import open_cube
 from pdenet_cli.calibration import EDGE, KEY, LEVELS, RATIOS, Calibration, Errors, spread, strata, unseen
 from pdenet_cli.cli.calibrate import calibrate as calibrate_command
 from pdenet_cli.cli.evaluate import SAMPLES, evaluate
@@ -26,6 +26,7 @@ from pdenet_cli.risk_control import upper_bound
 from pdenet_cli.summaries import Evidence
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.truths import Settings
+from tests.cubes import written
 
 SIDE = 40
 SAMPLING = (calibrate_command, evaluate, uncertainty, upscale)
@@ -290,9 +291,7 @@ def scenes(tmp_path_factory):
         waves = np.stack([0.5 + 0.3 * np.sin(x + b) * np.cos(y - b / 2) for b in range(3)])
         pixels = (waves + 0.02 * rng.standard_normal(waves.shape)).clip(0, 1).astype("<f4")
         pixels[:, :3, :5] = np.nan
-        paths.append(folder / f"scene{i}.hdr")
-        with create_cube(paths[-1], CubeMeta(*pixels.shape, pixels.dtype)) as cube:
-            cube.write(cube.meta.window, pixels)
+        paths.append(written(folder / f"scene{i}.hdr", pixels))
     return paths
 
 
@@ -355,9 +354,7 @@ def test_bands_of_zeros_do_not_narrow_the_intervals_of_flat_places(scenes, model
         with open_cube(path) as cube:
             pixels = cube.read()
         pixels = np.concatenate((pixels, np.zeros_like(pixels)))
-        dead.append(tmp_path / path.name)
-        with create_cube(dead[-1], CubeMeta(*pixels.shape, pixels.dtype)) as cube:
-            cube.write(cube.meta.window, pixels)
+        dead.append(written(tmp_path / path.name, pixels))
     alive, with_dead = (
         calibrate(str(models["pdenet"]), paths, tmp_path / name, Settings(), samples=3).calibration
         for paths, name in ((scenes, "alive.safetensors"), (dead, "dead.safetensors"))

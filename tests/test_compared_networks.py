@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from pdenet_cli import CubeMeta, create_cube, open_cube
+from pdenet_cli import open_cube
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.models import Model, ModelSpec, load_model, read_tensors, save_model, training_tensors
@@ -19,6 +19,7 @@ from pdenet_cli.training.data import Scene
 from pdenet_cli.training.patches import Patches
 from pdenet_cli.training.recipe import recipe_for
 from pdenet_cli.training.trainer import Trainer, new_network
+from tests.cubes import written
 
 TRAINABLE = [name for name in NETWORKS if name != "bicubic"]
 BAND_BOUND = [name for name, kind in NETWORKS.items() if "bands" in kind.Config.__dataclass_fields__]
@@ -247,8 +248,7 @@ def test_the_angle_of_equal_spectra_has_a_finite_slope():
 def cubes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scenes")
     pixels = (10000 * scene(8, 64)[0].numpy()).astype("<u2")
-    with create_cube(folder / "a.hdr", CubeMeta(*pixels.shape, pixels.dtype)) as cube:
-        cube.write(cube.meta.window, pixels)
+    written(folder / "a.hdr", pixels)
     return folder
 
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdenet_cli import CubeMeta, Window, create_cube, open_cube
+from pdenet_cli import Window, open_cube
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError
 from pdenet_cli.inference import Posterior
@@ -23,6 +23,7 @@ from pdenet_cli.training.data import Scene
 from pdenet_cli.training.patches import Patches
 from pdenet_cli.training.recipe import RECIPES, recipe_for
 from pdenet_cli.training.trainer import Trainer, new_network
+from tests.cubes import written
 
 
 @pytest.fixture(autouse=True)
@@ -158,8 +159,7 @@ def test_an_ensemble_takes_nothing_from_a_single_network():
 def cubes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scenes")
     pixels = torch.randint(0, 10000, (8, 64, 64), generator=seeded(1)).numpy().astype("<u2")
-    with create_cube(folder / "a.hdr", CubeMeta(*pixels.shape, pixels.dtype)) as cube:
-        cube.write(cube.meta.window, pixels)
+    written(folder / "a.hdr", pixels)
     return folder
 
 

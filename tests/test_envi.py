@@ -11,6 +11,7 @@ from pdenet_cli import CubeMeta, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats.envi_header import DTYPES, Header
 from pdenet_cli.georeference import Georeference, GroundPoint
+from tests.cubes import written
 
 PIXELS = np.arange(2 * 3 * 4, dtype="<u2").reshape(2, 3, 4)
 FIELDS = {
@@ -281,10 +282,7 @@ def test_gdal_reads_the_unit_that_was_meant(tmp_path, system, named):
 )
 @pytest.mark.parametrize("source", ["bsq", "bil"])
 def test_the_suffix_says_the_interleave_where_it_names_one(tmp_path, name, source):
-    meta = CubeMeta(2, 3, 4, PIXELS.dtype, interleave=source)
-    with create_cube(tmp_path / name, meta) as cube:
-        cube.write(meta.window, PIXELS)
-    with open_cube(tmp_path / name) as cube:
+    with open_cube(written(tmp_path / name, PIXELS, interleave=source)) as cube:
         named = name[-3:].lower()
         assert cube.meta.interleave == (named if named in ("bsq", "bil", "bip") else source)
         np.testing.assert_array_equal(cube.read(), PIXELS)
@@ -337,9 +335,7 @@ def test_words_of_another_format_are_not_taken_for_envis_own(tmp_path):
         "rpc info": "{1, 2}",
         "sun azimuth": "141.5",
     }
-    with create_cube(tmp_path / "fine.hdr", CubeMeta(2, 3, 4, PIXELS.dtype, extra=extra)) as cube:
-        cube.write(cube.meta.window, PIXELS)
-    with open_cube(tmp_path / "fine.hdr") as cube:
+    with open_cube(written(tmp_path / "fine.hdr", PIXELS, extra=extra)) as cube:
         np.testing.assert_array_equal(cube.read(), PIXELS)
         assert (cube.meta.georeference, cube.meta.nodata) == (Georeference(), None)
         assert cube.meta.extra == {"sun azimuth": "141.5"}

@@ -16,7 +16,7 @@ import torch
 from skimage.io import imread
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
-from pdenet_cli import CubeMeta, Radiometry, Survey, create_cube, open_cube
+from pdenet_cli import Radiometry, Survey, open_cube
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.evaluation import study, view
@@ -29,6 +29,7 @@ from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.summaries import MEAN
 from pdenet_cli.tools.chances import plot_chances
 from pdenet_cli.tools.evaluate import Contest, Settings, evaluate_files
+from tests.cubes import written
 
 SIZE = dict(bands=5, rows=50, columns=41)
 CONFIG = dataclasses.replace(CONFIGS["tiny"], stages=1, units=3, mask_start=0.6)
@@ -40,13 +41,6 @@ def smooth(bands, rows, columns, seed=0):
     y, x = np.mgrid[:rows, :columns] / 6
     waves = [0.5 + 0.3 * np.sin(x + b) * np.cos(y - b / 2) for b in range(bands)]
     return (np.stack(waves) + 0.03 * rng.standard_normal((bands, rows, columns))).clip(0.01, 1)
-
-
-def written(path, pixels, **meta):
-    pixels = np.asarray(pixels)
-    with create_cube(path, CubeMeta(*pixels.shape, pixels.dtype, **meta)) as cube:
-        cube.write(cube.meta.window, pixels)
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from pdenet_cli.models import Model, ModelSpec
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.summaries import MAPS, MEAN, Question, enlarged, roughness
 from pdenet_cli.tiling import Plan
+from tests.cubes import written
 
 
 def make_model(scale=4, stages=1, kind=PDENet, **config):
@@ -325,9 +326,7 @@ def test_constant_bands_are_kept_to_the_last_digit(tmp_path, dtype):
     number = {"i4": 123456789, "f8": 1 / 3, "f4": np.float32(0.1)}[dtype]
     pixels = np.full((2, 5, 4), number, dtype)
     pixels[0] = np.arange(20).reshape(5, 4)
-    path = tmp_path / "scene.hdr"
-    with create_cube(path, CubeMeta(2, 5, 4, np.dtype(dtype))) as cube:
-        cube.write(cube.meta.window, pixels)
+    path = written(tmp_path / "scene.hdr", pixels)
     posterior = Posterior(make_model(), samples=7, ensemble="flips")
     with open_cube(path) as source, create_cube(tmp_path / "out.hdr", source.meta.upscaled(4)) as fine:
         radiometry = Radiometry.of(source.meta, Survey.of(source))

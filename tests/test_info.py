@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from imagecodecs import imread
 
-from pdenet_cli import CubeMeta, create_cube
 from pdenet_cli.cli.info import _georeference
 from pdenet_cli.georeference import Georeference
 from tests.conftest import ROOT
+from tests.cubes import written
 
 EXAMPLE = ROOT / "examples" / "indian_pines.hdr"
 
@@ -41,9 +41,8 @@ def test_json_holds_the_same_facts(pdenet):
 def test_what_is_not_a_number_is_null_in_json(pdenet, tmp_path):
     pixels = np.ones((2, 3, 4), "<f4")
     pixels[1] = np.nan
-    with create_cube(tmp_path / "scene.hdr", CubeMeta(*pixels.shape, pixels.dtype, nodata=np.nan)) as cube:
-        cube.write(cube.meta.window, pixels)
-    facts = json.loads(pdenet("info", tmp_path / "scene.hdr", "--json").stdout, parse_constant=pytest.fail)
+    path = written(tmp_path / "scene.hdr", pixels, nodata=np.nan)
+    facts = json.loads(pdenet("info", path, "--json").stdout, parse_constant=pytest.fail)
     assert facts["nodata"] is None
     assert facts["survey"]["means"] == [1, None]
 

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pdenet_cli import CubeMeta, Radiometry, Survey, Window, create_cube, open_cube
+from pdenet_cli import CubeMeta, Radiometry, Survey, create_cube, open_cube
 from pdenet_cli.errors import FormatError, UsageError
 from pdenet_cli.radiometry import refuse_narrow
 from pdenet_cli.survey import valid
+from tests.cubes import written
 
 
 def survey(low, high, bands=2):
@@ -155,10 +156,7 @@ def test_a_survey_counts_only_what_is_valid(tmp_path):
     pixels = np.arange(2 * 5 * 4, dtype="f4").reshape(2, 5, 4)
     pixels[0, 0] = np.nan
     pixels[1, 1] = -1
-    described = CubeMeta(2, 5, 4, np.dtype("f4"), nodata=-1.0)
-    with create_cube(tmp_path / "a.hdr", described) as cube:
-        cube.write(described.window, pixels)
-    found = Survey.of(open_cube(tmp_path / "a.hdr"))
+    found = Survey.of(open_cube(written(tmp_path / "a.hdr", pixels, nodata=-1.0)))
     there = np.where((pixels == -1) | np.isnan(pixels), np.nan, pixels)
     assert (found.minimum, found.maximum) == (np.nanmin(there), np.nanmax(there))
     assert found.means == pytest.approx(np.nanmean(there, (1, 2)))
@@ -167,10 +165,8 @@ def test_a_survey_counts_only_what_is_valid(tmp_path):
 
 
 def test_a_band_without_any_valid_number_is_not_usable(tmp_path):
-    described = CubeMeta(3, 2, 2, np.dtype("f4"), good_bands=(True, True, False))
-    with create_cube(tmp_path / "a.hdr", described) as cube:
-        cube.write(Window(0, 0, 2, 2), np.array([[[1, 2], [3, 4]], [[np.nan] * 2] * 2, [[1] * 2] * 2], "f4"))
-    with open_cube(tmp_path / "a.hdr") as cube:
+    pixels = np.array([[[1, 2], [3, 4]], [[np.nan] * 2] * 2, [[1] * 2] * 2], "f4")
+    with open_cube(written(tmp_path / "a.hdr", pixels, good_bands=(True, True, False))) as cube:
         assert Survey.of(cube).usable_bands(cube.meta) == (0,)
 
 
@@ -188,15 +184,12 @@ def test_a_large_scene_is_surveyed_in_parts_that_agree_with_the_whole(tmp_path):
 
 def test_what_a_partial_survey_did_not_see_is_not_taken_for_absent(tmp_path, monkeypatch):
     monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", 3 * 20)  # one row at a time
-    described = CubeMeta(3, 20, 20, np.dtype("f4"))
     pixels = np.random.default_rng(0).uniform(100, 200, (3, 20, 20)).astype("f4")
     pixels[0, 0] = -50
     pixels[1] = np.nan
     pixels[1, 0] = 7
     pixels[2] = np.nan
-    with create_cube(tmp_path / "a.hdr", described) as cube:
-        cube.write(described.window, pixels)
-    with open_cube(tmp_path / "a.hdr") as cube:
+    with open_cube(written(tmp_path / "a.hdr", pixels)) as cube:
         part = Survey.of(cube, at_most=600)
         assert part.looked_at < 1
         assert part.minimum > 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import spearmanr
 
-from pdenet_cli import CubeMeta, create_cube
+from pdenet_cli import CubeMeta
 from pdenet_cli.calibration import KEY, Calibration, Errors
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.errors import UsageError
@@ -28,6 +28,7 @@ from pdenet_cli.pages.trust import trust_charts
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.tools.evaluate import Contest
 from pdenet_cli.tools.truths import Settings
+from tests.cubes import written
 
 SHAPE = (4, 30, 25)
 
@@ -267,9 +268,7 @@ def truths(tmp_path_factory):
     paths = []
     for i in range(2):
         pixels = np.random.default_rng(i).random((3, 32, 40)).astype("<f4")
-        paths.append(folder / f"<{i}>.hdr")
-        with create_cube(paths[-1], CubeMeta(*pixels.shape, pixels.dtype)) as cube:
-            cube.write(cube.meta.window, pixels)
+        paths.append(written(folder / f"<{i}>.hdr", pixels))
     return paths
 
 

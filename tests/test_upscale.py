@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from pdenet_cli import CubeMeta, create_cube, open_cube
+from pdenet_cli import CubeMeta, open_cube
 from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.inference import Posterior
 from pdenet_cli.models import load_model
 from pdenet_cli.summaries import Question
 from pdenet_cli.tools.maps import Maps
 from tests.conftest import PEAK, calibration, on_linux
+from tests.cubes import written
 
 
 def test_a_band_set_to_zero_stays_zero_and_is_told_of(pdenet, scene, models, tmp_path):
@@ -308,10 +309,8 @@ def test_scenes_of_one_name_and_several_formats_are_not_mixed_up(pdenet, scene, 
 
 @on_linux
 def test_a_scene_stays_within_the_memory_it_is_given(models, tmp_path):
-    meta = CubeMeta(40, 200, 200, np.dtype("<u2"))
-    rng = np.random.default_rng(0)
-    with create_cube(tmp_path / "big.hdr", meta) as cube:
-        cube.write(meta.window, rng.integers(100, 9000, meta.shape(), dtype="u2"))
+    pixels = np.random.default_rng(0).integers(100, 9000, (40, 200, 200), dtype="<u2")
+    big = written(tmp_path / "big.hdr", pixels)
     script = PEAK + (
         "from pdenet_cli.cli import main\n"
         "try:\n    main()\n"
@@ -320,7 +319,7 @@ def test_a_scene_stays_within_the_memory_it_is_given(models, tmp_path):
     )
     used = {}
     for memory in ("100MB", "4GB"):
-        words = ["upscale", tmp_path / "big.hdr", "-o", tmp_path / f"{memory}.hdr", "--memory", memory]
+        words = ["upscale", big, "-o", tmp_path / f"{memory}.hdr", "--memory", memory]
         words += ["--model", models / "pdenet.safetensors", "--samples", 1]
         ran = subprocess.run(
             [sys.executable, "-c", script, *map(str, words)], capture_output=True, text=True, check=True

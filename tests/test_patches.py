@@ -1,0 +1,218 @@
+"""What training sees: scenes and the patches cut from them, how they are varied, and what is never seen."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdenet_cli import Window, open_cube
+from pdenet_cli.degradation import Degradation
+from pdenet_cli.errors import FormatError
+from pdenet_cli.tools.train import Note, Plan, find_cubes
+from pdenet_cli.training.data import Scene
+from pdenet_cli.training.patches import Patches, blurred, place, shape
+from pdenet_cli.training.recipe import RECIPES
+from pdenet_cli.training.trainer import Trainer, new_network
+from tests.cubes import picture, written
+
+# Patches
+
+
+@given(st.integers(8, 40), st.integers(8, 40), st.integers(1, 20), st.booleans(), st.integers(0, 2**32))
+def test_patches_stay_inside_the_scene_and_out_of_the_held_out_part(rows, columns, side, whole, seed):
+    corner = (rows, columns) if whole else (-(-rows // 2), -(-columns // 2))
+    side = min(side, max(min(corner[0], columns), min(rows, corner[1])))
+    window = place(np.random.default_rng(seed), (rows, columns), corner, side)
+    assert window.row >= 0
+    assert window.column >= 0
+    assert window.bottom <= rows
+    assert window.right <= columns
+    assert window.bottom <= corner[0] or window.right <= corner[1]
+
+
+def test_every_allowed_place_is_found():
+    places = {place(np.random.default_rng(seed), (6, 6), (3, 3), 3) for seed in range(500)}
+    assert {(w.row, w.column) for w in places} == {(0, c) for c in range(4)} | {(r, 0) for r in range(4)}
+
+
+def test_a_patch_depends_on_seed_step_and_index_only(scenes):
+    recipe = RECIPES["fast"](4)
+    here, there = (Patches(scenes, recipe, 4, seed=3) for _ in range(2))
+    for index in range(9):
+        here(1, index)
+    assert torch.equal(here(7, 2).high, there(7, 2).high)
+    assert here(7, 2).generator.initial_seed() == there(7, 2).generator.initial_seed()
+    others = [there(7, 3), there(8, 2), Patches(scenes, recipe, 4, seed=4)(7, 2)]
+    assert all(
+        not torch.equal(here(7, 2).high, other.high)
+        for other in others
+        if other.high.shape == here(7, 2).high.shape
+    )
+
+
+@pytest.mark.parametrize("warp", [0.0, 1.0])
+def test_held_out_pixels_never_reach_a_patch(tmp_path, warp):
+    pixels = np.zeros((4, 64, 64), "<u2")
+    pixels[:, 32:, 32:] = 1000
+    scene = Scene.read(open_cube(written(tmp_path / "a.hdr", pixels)), (0, 1000))
+    assert scene.held_out(4) == Window(32, 32, 32, 32)
+    patches = Patches([scene], replace(RECIPES["fast"](4), warp=warp), 4, seed=0)
+    assert max(float(patches(step, 0).high.max()) for step in range(200)) == 0
+
+
+def test_shapes_are_of_every_size_and_soft_only_on_their_edge():
+    shapes = [shape(np.random.default_rng(seed), 48) for seed in range(200)]
+    covered = [float(s.mean()) for s in shapes]
+    assert min(covered) < 0.02
+    assert max(covered) > 0.4
+    for s in shapes:
+        assert 0 <= s.min() <= s.max() <= 1
+        edge = np.abs(np.diff(s, axis=1)) + 1e-6 >= (s[:, 1:] > 0) * (s[:, 1:] < 1) * 0.2
+        assert edge.mean() > 0.9  # a value between 0 and 1 has a neighbour that is quite another
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    """Patches of one band, plain but for the changes."""
+    plain = dict(patch=32, gains=(1.0, 1.0), zoom=1.0, collage=0.0)
+
+    def patches(pixels, **changes):
+        path = written(tmp_path / f"{len(list(tmp_path.iterdir()))}.hdr", pixels[None].astype("<u2"))
+        scene = Scene.read(open_cube(path), (0, 1000))
+        drawn = Patches([scene], replace(RECIPES["fast"](4), **plain | changes), 4, seed=0)
+        return [drawn(step, 0).high.numpy() for step in range(40)]
+
+    return patches
+
+
+CHECKS = np.indices((128, 128)).sum(0) % 2 * 1000
+
+
+def test_wider_windows_become_coarser_patches_and_pasted_shapes_add_edges(drawn):
+    ramp = np.linspace(0, 1000, 128)[:, None].repeat(128, 1)
+    assert all(patch.std() == pytest.approx(0.5) for patch in drawn(CHECKS))
+    zoomed = drawn(CHECKS, zoom=2.0)
+    assert all(patch.shape == (1, 32, 32) for patch in zoomed)
+    assert min(patch.std() for patch in zoomed) < 0.1
+
+    def step(patch):
+        return max(np.abs(np.diff(patch, axis=axis)).max() for axis in (1, 2))
+
+    assert max(map(step, drawn(ramp))) < 0.01
+    assert max(map(step, drawn(ramp, collage=1.0))) > 0.2
+
+
+def test_warped_pieces_are_turned_by_any_angle_and_stretched(drawn):
+    ramp = np.linspace(0, 1000, 256)[:, None].repeat(256, 1)
+    slope = 1 / 255  # of a pixel of the scene
+    angles = []
+    for patch in drawn(ramp, warp=1.0):
+        down, right = np.gradient(patch[0, 12:20, 12:20])
+        if max(np.ptp(down), np.ptp(right)) < 0.7 * slope:  # not where the border mirrors the scene
+            assert 0.5 * slope < np.hypot(down, right).mean() < 1.45 * slope
+            angles.append(math.degrees(math.atan2(down.mean(), right.mean())))
+    assert len(angles) > 20
+    assert len({round(angle / 15) for angle in angles}) > 8
+
+
+def test_a_softer_lens_keeps_the_light_and_blurs_every_edge(drawn):
+    edge = np.zeros((128, 128))
+    edge[:, 64:] = 1000
+    sharp, soft = drawn(edge), drawn(edge, soft=1.0)
+    for before, after in zip(sharp, soft, strict=True):
+        assert after.shape == before.shape
+        assert after.mean() == pytest.approx(before.mean(), abs=0.02)
+        assert np.ptp(after) <= np.ptp(before) + 1e-6
+    assert any(((patch > 0.1) & (patch < 0.9)).mean() > 0.05 for patch in soft)
+    wave = np.sin(np.arange(64) * 0.4)[None, None].repeat(64, 1).astype("f4")
+    shrunk = blurred(wave, 1.5)[0, 32, 16:48].std() / wave[0, 32, 16:48].std()
+    assert shrunk == pytest.approx(np.exp(-((1.5 * 0.4) ** 2) / 2), rel=0.01)
+
+
+def test_another_light_keeps_every_edge(drawn):
+    stripes = 200 + 600 * (np.arange(128)[:, None].repeat(128, 1) % 4 == 0)  # a quarter is bright
+    plain, negative, hazy = drawn(stripes), drawn(stripes, negative=1.0), drawn(stripes, haze=1.0)
+    assert all(np.median(patch) == patch.min() for patch in plain)
+    assert all(np.median(patch) == patch.max() for patch in negative)
+    assert all(np.median(patch) == patch.min() for patch in hazy)
+    for patch in negative + hazy:
+        assert patch.dtype == np.float32
+        assert patch.min() > -1e-6
+        assert np.ptp(patch) == pytest.approx(0.6, abs=1e-5)
+    assert np.std([patch.min() for patch in hazy]) > 0.1
+
+
+def test_grain_is_noise_that_the_truth_has_not(scenes):
+    recipe = RECIPES["fast"](4)
+    plain, grainy = Patches(scenes, recipe, 4, seed=0), Patches(scenes, replace(recipe, grain=1.0), 4, seed=0)
+    levels = []
+    for step in range(60):
+        clean, patch = plain(step, 0), grainy(step, 0)
+        assert torch.equal(patch.high, clean.high)
+        low = torch.zeros(len(patch.high), 200, 200)
+        assert clean.grainy(low) is low
+        found = patch.grainy(low).std((1, 2), keepdim=True)
+        torch.testing.assert_close(found, patch.grain, rtol=0.05, atol=0)
+        assert len(found) < 5 or found.max() > 1.5 * found.min()  # some bands are noisier than others
+        levels.append(float(patch.grain.median() / patch.high.abs().mean()))
+    assert 0.0005 < min(levels) < 0.002
+    assert 0.02 < max(levels) < 0.1
+
+
+def test_grain_is_not_to_be_found_again_in_the_result(scenes, monkeypatch):
+    recipe = replace(RECIPES["fast"](4), grain=1.0, patch=32)
+    trainer = Trainer(
+        new_network("pdenet", "tiny", 4, 0), Patches(scenes, recipe, 4, 0), Degradation(4), torch.device("cpu")
+    )
+    inputs, asked = [], []
+    forward, loss = trainer.network.forward, trainer.network.loss
+    monkeypatch.setattr(trainer.network, "forward", lambda low, draw: inputs.append(low) or forward(low, draw))
+    monkeypatch.setattr(trainer.network, "loss", lambda *given: asked.append(given) or loss(*given))
+    trainer.advance(0.5)
+    for low, (_, high, wanted, *_) in zip(inputs, asked, strict=True):
+        torch.testing.assert_close(wanted, Degradation(4)(high))
+        assert (low - wanted).std() > 1e-5
+
+
+# Scenes
+
+
+@pytest.mark.parametrize("dtype", ["<i2", "<f4", "<f8"])
+def test_bad_bands_are_dropped_and_holes_filled(tmp_path, dtype):
+    pixels = picture(6, 40, 40).astype(dtype)
+    pixels[:, :4] = -999
+    pixels[3] = -999
+    good = (True, True, False, True, True, True)
+    path = written(tmp_path / "a.hdr", pixels, nodata=-999.0, good_bands=good)
+    scene = Scene.read(open_cube(path), (0, 10000))
+    assert scene.facts["bands_used"] == len(scene.pixels) == 4
+    assert scene.pixels.dtype == ("<i2" if dtype == "<i2" else "<f4")
+    unit, there = scene.unit(Window(0, 0, 8, 8), slice(0, 4))
+    assert there == 0.5
+    np.testing.assert_allclose(unit[:, 4:], pixels[[0, 1, 4, 5], 4:8, :8] / 10000, atol=1e-6)
+    np.testing.assert_allclose(unit[2, 0], pixels[4, 4:].mean() / 10000, rtol=1e-5)
+
+
+def test_bands_that_never_vary_teach_nothing_but_are_there_for_a_network_of_fixed_size(tmp_path):
+    pixels = np.random.default_rng(0).random((5, 20, 20)).astype("f4")
+    pixels[[0, 3]] = 0
+    path = written(tmp_path / "a.hdr", pixels)
+    assert len(Scene.read(open_cube(path)).pixels) == 3
+    assert len(Scene.read(open_cube(path), count=5).pixels) == 5
+
+
+def test_folders_are_searched_and_each_cube_found_once(cubes, tmp_path):
+    told = []
+    paths = (cubes, cubes / "a.hdr", cubes / "a.img")
+    found = [cube.path.name for cube in find_cubes(Plan(paths, Degradation(4)), told.append)]
+    assert found == ["a.hdr", "b.hdr", "small.hdr"]
+    assert [type(event) for event in told] == [Note]
+    assert "notes.txt" in told[0].text
+    with pytest.raises(FormatError, match="not a cube"):
+        list(find_cubes(Plan((cubes / "notes.txt",), Degradation(4)), told.append))
+    with pytest.raises(FormatError, match="no cube in this folder"):
+        list(find_cubes(Plan((tmp_path,), Degradation(4)), told.append))

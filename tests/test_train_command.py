@@ -1,0 +1,302 @@
+"""`pdenet train`: the files it leaves, what it starts from, and that broken and shared runs end as whole ones."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
+from pdenet_cli.models import load_model, read_tensors, save_model, training_tensors
+from pdenet_cli.tools import train as tool
+from pdenet_cli.tools.train import train
+from pdenet_cli.training.journal import read_journal
+from pdenet_cli.training.processes import Processes
+from pdenet_cli.training.recipe import Recipe
+from tests.cubes import written
+from tests.test_training import plan
+
+COMMAND = ("--config", "tiny", "--batch", 2, "--patch", 32, "--bands", 6, "--threads", 1)
+OFTEN = "from pdenet_cli.training import sitting; sitting.SAVE_EVERY = 0; from pdenet_cli.cli import main; main()"
+
+
+def weights(path):
+    return {name: tensor.numpy().tobytes() for name, tensor in read_tensors(path).items()}
+
+
+def started(*arguments):
+    command = [sys.executable, "-c", OFTEN, "train", *map(str, arguments)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def wait_for_steps(log, count):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if log.exists() and len(read_journal(log)) > count:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"no {count} steps in {log}")
+
+
+# What it takes and what it leaves
+
+
+def test_a_run_leaves_a_model_a_checkpoint_a_log_and_curves(cubes, tmp_path):
+    trained = train(plan(cubes, steps=10), tmp_path / "m.safetensors")
+    assert trained.finished
+    for path in (trained.files.model, trained.files.last, trained.files.log, trained.files.curves):
+        assert path.stat().st_size > 0
+    model, last = load_model(trained.files.model), load_model(trained.files.last)
+    assert model.spec == trained.spec
+    assert {"psnr", "sam", "bicubic_psnr", "bicubic_sam", "single_psnr"} <= model.spec.scores.keys()
+    assert [cube["shape"] for cube in model.spec.data] == [[12, 64, 72], [40, 50, 48], [3, 17, 20]]
+    assert last.spec.steps == 10
+    steps = [r["step"] for r in read_journal(trained.files.log) if r["kind"] == "step"]
+    assert steps == list(range(1, 11))
+    with pytest.raises(OutputError, match="exists"):
+        train(plan(cubes, steps=10), tmp_path / "m.safetensors")
+
+
+@pytest.mark.parametrize("name", ["m.log.jsonl", "m.curves.png", "m.last.safetensors"])
+def test_no_file_beside_the_model_is_replaced_unasked(cubes, tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(OutputError, match="exists"):
+        train(plan(cubes), tmp_path / "m.safetensors")
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_cube_of_bad_bands_is_left_out_and_alone_it_is_refused(cubes, tmp_path):
+    bad = written(tmp_path / "bad.hdr", np.ones((4, 64, 64), "<u2"), good_bands=(False,) * 4)
+    told = []
+    both = replace(plan(cubes), data=(cubes / "a.hdr", bad))
+    train(both, tmp_path / "m.safetensors", watch=told.append)
+    assert any("every band is marked bad" in event.text for event in told if isinstance(event, tool.Note))
+    with pytest.raises(FormatError, match="no cube with a band"):
+        train(plan(bad), tmp_path / "n.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"recipe": "slow"}, "slow is unknown"),
+        ({"recipe": "fast,breadth=3"}, "not FIELD=VALUE"),
+        ({"recipe": "fast,zoom=wide"}, "zoom=wide is not a number"),
+        ({"recipe": "fast,zoom=0.5"}, "zoom must be at least 1"),
+        ({"recipe": "fast,batch=1.5"}, "batch=1.5 is not a whole number"),
+        ({"recipe": "fast,lr=NaN"}, "lr=nan is not a number"),
+        ({"changes": {"patch": 3}}, "--patch 3 is too small"),
+        ({"config": "tiny,scale=3"}, "not FIELD=VALUE"),
+        ({"steps": None, "minutes": float("nan")}, "positive"),
+        ({"config": "huge"}, "huge is unknown"),
+        ({"config": "tiny,breadth=3"}, "not FIELD=VALUE"),
+        ({"network": "oracle"}, "oracle is unknown"),
+        ({"minutes": 3}, "not both"),
+        ({"steps": 0}, "positive"),
+        ({"scale": 16, "changes": {"patch": 64}}, "large enough"),
+        ({"precision": "bf16"}, "bf16 or fp16 on cuda"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_said(cubes, tmp_path, changes, words):
+    with pytest.raises(UsageError, match=words):
+        train(plan(cubes, device="cpu", **changes), tmp_path / "m.safetensors")
+
+
+def test_an_error_is_one_line_and_an_exit_code(cubes, tmp_path, pdenet):
+    ran = pdenet("train", cubes, "-o", tmp_path / "m.safetensors", *COMMAND, "--steps", 9, "--lr", "1e30")
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1].startswith("pdenet: The loss is not finite")
+    ran = pdenet("train", cubes / "none", "-o", tmp_path / "n.safetensors")
+    assert (ran.returncode, ran.stderr.count("\n")) == (3, 1)
+
+
+# From other weights
+
+
+def test_a_run_starts_from_given_weights(cubes, tmp_path):
+    template = train(plan(cubes, network="template"), tmp_path / "t.safetensors").files.model
+    start = tool._network(plan(cubes, init=str(template)))
+    assert start.random
+    for name, weight in load_model(template).network.state_dict().items():
+        assert torch.equal(start.state_dict()[name], weight)
+    with pytest.raises(ModelError, match="other shapes"):
+        tool._network(plan(cubes, init=str(template), config="tiny,width=7"))
+
+
+def test_a_model_knows_what_it_began_with(pdenet, cubes, tmp_path):
+    first = train(plan(cubes, network="template", steps=3), tmp_path / "first.safetensors").files.model
+    second = train(plan(cubes, init=str(first), steps=2, seed=7), tmp_path / "second.safetensors").files.model
+    third = train(plan(cubes, init=str(second), steps=1), tmp_path / "third.safetensors").files.model
+    told = load_model(third).spec.began_with
+    assert (told["name"], told["sha256"]) == ("second", load_model(second).sha256)
+    assert (told["steps"], told["seed"]) == (load_model(second).spec.steps, 7)
+    assert told["began_with"]["sha256"] == load_model(first).sha256
+    assert told["began_with"]["began_with"] == {}
+    with pytest.raises(UsageError, match="began with another model than first"):
+        train(plan(cubes, init=str(first), network="pdenet", steps=1), third, resume=True)
+    last = load_model(tmp_path / "third.last.safetensors")
+    unsaid = replace(last, spec=replace(last.spec, began_with={}))  # as an older version wrote it
+    save_model(tmp_path / "third.last.safetensors", unsaid, training_tensors(tmp_path / "third.last.safetensors"))
+    train(plan(cubes, init=str(second), steps=1), third, resume=True)
+    shown = " ".join(pdenet("models", "show", third).stdout.split())
+    assert "began with second, x4" in shown
+    assert "began with first, x4" in shown
+
+
+def test_a_network_grows_by_a_stage_that_changes_nothing_at_first(cubes, tmp_path):
+    model = train(plan(cubes), tmp_path / "m.safetensors").files.model
+    small, grown = load_model(model).network, tool._network(plan(cubes, init=str(model), config="tiny,stages=3"))
+    assert len(grown.stages) == len(small.stages) + 1
+    low = torch.rand(1, 5, 6, 6)
+    with torch.no_grad():
+        assert torch.allclose(grown(low), small(low))
+    (grown(low) - 1).abs().sum().backward()
+    assert float(grown.stages[-1].tail.grad.abs().sum()) > 0
+
+
+@pytest.mark.parametrize("more", ["head=6", "width=11", "head=7,width=9,stages=3"])
+def test_a_wider_network_starts_as_the_one_it_grew_from(cubes, tmp_path, more):
+    file = train(plan(cubes), tmp_path / "small.safetensors").files.model
+    small, grown = load_model(file).network, tool._network(plan(cubes, init=str(file), config=f"tiny,{more}"))
+    low = torch.rand(1, 5, 6, 6)
+    with torch.no_grad():
+        assert torch.allclose(grown(low), small(low), atol=1e-6)
+    (grown(low) - 1).abs().sum().backward()
+    assert all(stage.tail.grad.abs().flatten(1).sum(1).all() for stage in grown.stages)
+    narrow = plan(cubes, init=str(file), config="tiny,width=7")
+    with pytest.raises(ModelError, match="other shapes"):
+        tool._network(narrow)
+
+
+@pytest.mark.parametrize("scale", [2, 8])
+def test_a_run_starts_from_the_weights_of_another_scale(cubes, tmp_path, scale):
+    four = train(plan(cubes), tmp_path / "four.safetensors").files.model
+    start = tool._network(plan(cubes, init=str(four), scale=scale))
+    assert start.scale == scale
+    for name, weight in load_model(four).network.state_dict().items():
+        if not name.endswith((".tail", ".logits")):  # these two are as large as the scale
+            assert torch.equal(start.state_dict()[name], weight)
+    there = tool._network(plan(cubes, init=str(four), network="pdenet", config="tiny", scale=scale))
+    assert all(torch.equal(weight, start.state_dict()[name]) for name, weight in there.state_dict().items())
+    fcnn = train(plan(cubes, network="3dfcnn", config=None), tmp_path / "fcnn.safetensors").files.model
+    with pytest.raises(ModelError, match="nothing to start from"):
+        tool._network(plan(cubes, init=str(fcnn), network="3dfcnn", config=None, scale=scale))
+
+
+# Broken runs
+
+
+def test_a_stopped_and_resumed_run_ends_as_an_unbroken_one(cubes, tmp_path):
+    whole = train(plan(cubes, steps=12), tmp_path / "whole.safetensors")
+    seen = []
+    for _ in range(2):
+        until = len(seen) + 8
+        part = train(
+            plan(cubes, steps=12),
+            tmp_path / "part.safetensors",
+            resume=True,
+            watch=seen.append,
+            stop=lambda until=until: len(seen) > until,
+        )
+    while not part.finished:
+        part = train(plan(cubes, steps=12), tmp_path / "part.safetensors", resume=True)
+    assert weights(part.files.last) == weights(whole.files.last)
+    assert weights(part.files.model) == weights(whole.files.model)
+
+    def log(files):
+        return [(r["kind"], r["step"], r.get("loss")) for r in read_journal(files.log)]
+
+    assert log(part.files) == log(whole.files)
+
+
+def test_only_the_same_run_is_resumed(cubes, tmp_path):
+    train(plan(cubes), tmp_path / "m.safetensors")
+    with pytest.raises(UsageError, match="seed differs"):
+        train(plan(cubes, seed=1), tmp_path / "m.safetensors", resume=True)
+    with pytest.raises(UsageError, match="data differs"):
+        train(plan(cubes / "a.hdr"), tmp_path / "m.safetensors", resume=True)
+    with pytest.raises(UsageError, match=r"recipe zoom differs \(2.0 there, 3 now\)"):
+        train(plan(cubes, recipe="fast,zoom=3"), tmp_path / "m.safetensors", resume=True)
+
+
+def test_a_checkpoint_from_before_a_recipe_had_some_field_is_resumed(cubes, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        whole = Recipe.to_dict
+        patched.setattr(Recipe, "to_dict", lambda recipe: {k: v for k, v in whole(recipe).items() if k != "haze"})
+        train(plan(cubes), tmp_path / "m.safetensors")
+    assert train(plan(cubes), tmp_path / "m.safetensors", resume=True).finished
+
+
+def test_killed_and_resumed_is_as_unkilled(cubes, tmp_path, pdenet):
+    whole = train(plan(cubes, steps=60), tmp_path / "whole.safetensors")
+    arguments = (cubes, "-o", tmp_path / "part.safetensors", "--steps", 60, *COMMAND, "--resume")
+    running = started(*arguments)
+    wait_for_steps(tmp_path / "part.log.jsonl", 15)
+    running.kill()
+    running.communicate()
+    steps = load_model(tmp_path / "part.last.safetensors").spec.steps
+    assert 5 < steps < 60
+    ran = pdenet("train", *arguments, "--json")
+    assert ran.returncode == 0, ran.stderr
+    assert f"resumed after step {steps}" in ran.stderr
+    assert json.loads(ran.stdout)["finished"]
+    assert weights(tmp_path / "part.last.safetensors") == weights(whole.files.last)
+    assert weights(tmp_path / "part.safetensors") == weights(whole.files.model)
+
+
+def test_control_c_saves_and_exits_with_130(cubes, tmp_path):
+    running = started(cubes, "-o", tmp_path / "m.safetensors", "--steps", 100000, *COMMAND)
+    wait_for_steps(tmp_path / "m.log.jsonl", 10)
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert "--resume" in errors
+    logged = [r["step"] for r in read_journal(tmp_path / "m.log.jsonl")]
+    assert load_model(tmp_path / "m.last.safetensors").spec.steps == max(logged)
+
+
+# Several processes
+
+
+def test_shares_make_up_the_batch():
+    shared = [index for rank in range(3) for index in Processes(rank, 3).share(8)]
+    assert sorted(shared) == list(range(8))
+
+
+def test_two_processes_train_as_one(cubes, tmp_path):
+    arguments = ("--steps", "8", *COMMAND[:2], "--batch", "4", *COMMAND[4:])
+    for count in (1, 2):
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", count]
+        command += ["-m", "pdenet_cli", "train", cubes, "-o", tmp_path / f"{count}.safetensors", *arguments]
+        ran = subprocess.run(
+            [str(c) for c in command], capture_output=True, text=True, env=os.environ, timeout=120
+        )
+        assert ran.returncode == 0, ran.stderr
+    one, two = (
+        [r["loss"] for r in read_journal(tmp_path / f"{count}.log.jsonl") if r["kind"] == "step"]
+        for count in (1, 2)
+    )
+    assert len(one) == 8
+    np.testing.assert_allclose(two, one, rtol=1e-4)
+    for name, weight in read_tensors(tmp_path / "1.safetensors").items():
+        torch.testing.assert_close(read_tensors(tmp_path / "2.safetensors")[name], weight, rtol=0, atol=1e-4)
+
+
+def test_processes_that_use_other_weights_stay_in_step(cubes, tmp_path):
+    words = ("--network", "ensemble", "--config", "tiny", "--steps", "2", "--batch", "3")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    command += ["pdenet_cli", "train", str(cubes), "-o", str(tmp_path / "two.safetensors"), *words]
+    command += ["--patch", "32", "--bands", "6"]
+    ran = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    changes = dict(batch=3, patch=32, bands=6)
+    train(plan(cubes, network="ensemble", changes=changes, steps=2), tmp_path / "one.safetensors")
+    one, two = (read_tensors(tmp_path / f"{count}.last.safetensors") for count in ("one", "two"))
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, rtol=1e-3, atol=1e-4)
