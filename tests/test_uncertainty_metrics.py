@@ -350,8 +350,8 @@ def test_what_cannot_be_judged_is_said_in_a_line(models, names, samples, setting
     ("arguments", "says"),
     [
         (("--uncertainty",), "--uncertainty is for scenes that a model sharpens; give --model"),
-        (("--samples", "4"), "--samples is about"),
-        (("--ensemble", "flips"), "--ensemble is about"),
+        (("--samples", "4"), "--samples is for scenes that a model sharpens"),
+        (("--ensemble", "flips"), "--ensemble is for scenes that a model sharpens"),
         (("--level", "0.8"), "give --uncertainty"),
     ],
 )
