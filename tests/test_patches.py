@@ -216,3 +216,11 @@ def test_folders_are_searched_and_each_cube_found_once(cubes, tmp_path):
         list(find_cubes(Plan((cubes / "notes.txt",), Degradation(4)), told.append))
     with pytest.raises(FormatError, match="no cube in this folder"):
         list(find_cubes(Plan((tmp_path,), Degradation(4)), told.append))
+
+
+def test_links_that_lead_back_and_folders_named_twice_are_no_matter(cubes, tmp_path):
+    for name, where in {"cubes": cubes, "here": ".", "there": "."}.items():
+        (tmp_path / name).symlink_to(where)
+    paths = (cubes / "deeper", tmp_path, cubes, cubes / "deeper")
+    found = [cube.path.name for cube in find_cubes(Plan(paths, Degradation(4)), lambda event: None)]
+    assert found == ["b.hdr", "a.hdr", "small.hdr"]

@@ -120,32 +120,34 @@ def _scenes(plan: Plan, bands: int | None, tell: Watch) -> Iterator[Scene]:
 
 def find_cubes(plan: Plan, tell: Watch) -> Iterator[Cube]:
     """The cubes of the plan, each once; in folders, at any depth, and what is no cube there is left out."""
-    seen = set()
-
-    def opened(path: Path, named: bool) -> Iterator[Cube]:
-        try:
-            cube = open_cube(path, plan.variable, plan.axes)
-        except PdenetError as error:
-            if path.is_dir():
-                for child in sorted(path.iterdir()):
-                    if not child.name.startswith("."):
-                        yield from opened(child, named=False)
-            elif named:
-                raise
-            else:
-                tell(Note(f"left out: {error}"))
-            return
-        with cube:
-            # An ENVI header and its data file are one cube.
-            if cube.path.resolve() not in seen:
-                seen.add(cube.path.resolve())
-                yield cube
-
+    seen: set[Path] = set()
     for path in plan.data:
-        before = len(seen)
-        yield from opened(path, named=True)
-        if path.is_dir() and len(seen) == before:
+        empty = path.is_dir()
+        for cube in _cubes_in(path, plan, tell, set()):
+            empty = False
+            with cube:
+                # An ENVI header and its data file are one cube.
+                if cube.path.resolve() not in seen:
+                    seen.add(cube.path.resolve())
+                    yield cube
+        if empty:
             raise FormatError(f"{path}: no cube in this folder.")
+
+
+def _cubes_in(path: Path, plan: Plan, tell: Watch, folders: set[Path]) -> Iterator[Cube]:
+    """The cube that `path` is, or those in it; `folders` are those looked into, to which links may lead back."""
+    try:
+        yield open_cube(path, plan.variable, plan.axes)
+    except PdenetError as error:
+        if not path.is_dir():
+            if not folders:
+                raise
+            tell(Note(f"left out: {error}"))
+        elif path.resolve() not in folders:
+            folders.add(path.resolve())
+            for child in sorted(path.iterdir()):
+                if not child.name.startswith("."):
+                    yield from _cubes_in(child, plan, tell, folders)
 
 
 def _network(plan: Plan, start: float = 1.0) -> Network:
