@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,13 +12,23 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.errors import FormatError, PdenetError, UsageError
+from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
 from pdenet_cli.georeference import PIXEL_WORDS, Georeference, upscaled_words
 
 Pixels = NDArray[Any]
 
 INTERLEAVES = {"bsq": "brc", "bil": "rbc", "bip": "rcb"}
 """Each interleave as the order of its axes: b bands, r rows, c columns, slowest first."""
+
+NANOMETRES = {
+    1.0: "nanomet(er|re)s?|nm",
+    1e3: "micromet(er|re)s?|microns?|[uµμ]m",
+    0.1: "[aå]ngstr[oö]ms?|å",
+    1e6: "millimet(er|re)s?|mm",
+    1e7: "centimet(er|re)s?|cm",
+    1e9: "met(er|re)s?|m",
+}
+"""How many nanometres there are in one, and how files call it."""
 
 
 @dataclass(frozen=True)
@@ -118,14 +129,21 @@ class CubeMeta:
 
     @property
     def wavelengths_nm(self) -> NDArray[np.float64] | None:
-        """Band centres in nanometres; without a unit, numbers below 100 are taken for micrometres."""
+        """Band centres in nanometres; None where the unit is none of length.
+
+        Without a unit, numbers below 100 are taken for micrometres, below 0.001 for metres.
+        """
         if self.wavelengths is None:
             return None
         values = np.asarray(self.wavelengths, np.float64)
-        unit = (self.wavelength_units or "").strip().lower()
-        if unit.startswith(("micro", "um", "µm", "μm")) or (not unit and values.max() < 100):
-            return values * 1000
-        return values
+        unit = (self.wavelength_units or "unknown").strip().lower()
+        if unit in ("", "unknown"):
+            return values * (1e9 if values.max() < 0.001 else 1e3 if values.max() < 100 else 1)
+        called = (
+            nm for nm, words in NANOMETRES.items() if re.match(rf"({words})(?!\w|\W*-)", unit)
+        )  # cm-1 is none
+        factor = next(called, None)
+        return None if factor is None else values * factor
 
     def noting(self, *notes: str) -> CubeMeta:
         """The same with more to tell the user about how the file was read."""
@@ -186,15 +204,20 @@ class Cube:
     ) -> None:
         self.path, self.meta, self.array, self.axes, self.close = path, meta, array, axes, close
         self.files = files or (path,)  # all that it is made of
+        self.writable = True  # not so a scene that was opened: it is never changed
         assert tuple(array.shape) == meta.shape(axes), (array.shape, axes, meta)
 
     def read(self, window: Window | None = None, bands: slice | Sequence[int] = slice(None)) -> Pixels:
         """The pixels of `window` as (bands, rows, columns) in the machine's byte order."""
         if not isinstance(bands, slice):
-            first = min(bands)  # one run of the file, whatever is wanted of it
-            return self.read(window, slice(first, max(bands) + 1))[[band - first for band in bands]]
+            if any(not 0 <= band < self.meta.bands for band in bands):
+                raise UsageError(f"{self.path}: bands {list(bands)}: there are only 0 to {self.meta.bands - 1}.")
+            first = min(bands, default=0)  # one run of the file, whatever is wanted of it
+            run = slice(first, max(bands, default=0) + 1)
+            return self.read(window, run)[[band - first for band in bands]]
+        key = self._key(window, bands)
         try:
-            part = self.array[self._key(window, bands)]
+            part = self.array[key]
         except (OSError, ValueError) as error:
             if isinstance(error, PdenetError):
                 raise
@@ -204,11 +227,23 @@ class Cube:
 
     def write(self, window: Window, pixels: Pixels, bands: slice = slice(None)) -> None:
         """Put (bands, rows, columns) `pixels`, already file numbers, where `window` is."""
+        if not self.writable:
+            raise OutputError(f"{self.path}: a scene is never changed. Write a new cube with create_cube.")
+        key, wanted = self._key(window, bands), (len(range(self.meta.bands)[bands]), window.rows, window.columns)
+        if pixels.shape != wanted:
+            raise UsageError(f"{self.path}: pixels of shape {pixels.shape} for a place of shape {wanted}.")
         array: Any = self.array
-        array[self._key(window, bands)] = pixels.transpose(["brc".index(axis) for axis in self.axes])
+        array[key] = pixels.transpose(["brc".index(axis) for axis in self.axes])
 
     def _key(self, window: Window | None, bands: slice) -> tuple[slice, ...]:
-        rows, columns = (window or self.meta.window).slices
+        """Where the pixels are in the array; UsageError if not all of them are in the scene."""
+        window = self.meta.window if window is None else window
+        if window != window.grown(0, within=self.meta.window) or min(window.rows, window.columns) < 0:
+            size = f"{self.meta.rows} x {self.meta.columns}"
+            raise UsageError(f"{self.path}: {window} is not within its {size} pixels.")
+        if bands.step is not None and bands.step < 1:
+            raise UsageError(f"{self.path}: bands are read in their order, not by steps of {bands.step}.")
+        rows, columns = window.slices
         return tuple(dict(b=bands, r=rows, c=columns)[axis] for axis in self.axes)
 
     def with_bands(self, chosen: slice) -> Cube:
@@ -219,7 +254,9 @@ class Cube:
         if chosen.stop is not None and chosen.stop > self.meta.bands:
             raise UsageError(f"Bands {start}:{chosen.stop}: the cube has only {self.meta.bands}.")
         some = _SomeBands(self.array, self.axes.index("b"), start, stop)
-        return Cube(self.path, self.meta.with_bands(chosen), some, self.axes, self.close, self.files)
+        kept = Cube(self.path, self.meta.with_bands(chosen), some, self.axes, self.close, self.files)
+        kept.writable = False
+        return kept
 
     def __enter__(self) -> Self:
         return self
@@ -246,6 +283,6 @@ class _SomeBands:
         return tuple(shape)
 
     def __getitem__(self, key: tuple[slice, ...]) -> Any:
-        first, last, _ = key[self.axis].indices(self.stop - self.start)
-        moved = slice(first + self.start, last + self.start)
+        first, last, step = key[self.axis].indices(self.stop - self.start)
+        moved = slice(first + self.start, last + self.start, step)
         return self.array[(*key[: self.axis], moved, *key[self.axis + 1 :])]

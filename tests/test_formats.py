@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, Window, create_cube, open_cube
-from pdenet_cli.errors import FormatError, OutputError
+from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import FORMATS, limits
 from pdenet_cli.georeference import Georeference
 from tests.conftest import PEAK, on_linux
@@ -131,6 +131,27 @@ def test_a_failed_write_leaves_nothing_behind(suffix, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", WRITTEN)
+def test_what_lies_outside_or_would_change_a_scene_is_refused(suffix, make_cube, tmp_path):
+    path, pixels = make_cube(f"scene{suffix}")
+    bytes_before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    with open_cube(path) as cube:
+        with pytest.raises(OutputError, match="never changed"):
+            cube.write(Window(0, 0, 1, 1), pixels[:, :1, :1])
+        for window in (Window(-1, 0, 2, 2), Window(8, 0, 2, 2), Window(0, 6, 1, 2), Window(0, 0, -1, 2)):
+            with pytest.raises(UsageError, match="not within its 9 x 7 pixels"):
+                cube.read(window)
+        for bands in ([-1], [0, 5], slice(None, None, -1)):
+            with pytest.raises(UsageError, match="bands"):
+                cube.read(bands=bands)
+        assert cube.read(bands=[]).shape == (0, 9, 7)
+        np.testing.assert_array_equal(cube.read(bands=slice(0, 5, 2)), pixels[::2])
+        np.testing.assert_array_equal(cube.with_bands(slice(1, 5)).read(bands=slice(0, 4, 3)), pixels[1::3])
+    assert bytes_before == {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    with pytest.raises(UsageError, match="of shape"), create_cube(tmp_path / f"b{suffix}", cube.meta) as new:
+        new.write(Window(0, 0, 2, 2), pixels[:, :1, :1])
+
+
+@pytest.mark.parametrize("suffix", WRITTEN)
 def test_an_existing_output_is_refused_and_kept_unless_told_otherwise(suffix, tmp_path):
     path, meta = tmp_path / f"a{suffix}", full_meta(3, 4, 5, "<u2")
     for overwrite, value in ((False, 1), (True, 2)):
@@ -238,3 +259,23 @@ def test_memory_is_what_the_control_group_leaves(tmp_path):
     (tmp_path / "membership").write_text("0::/other\n")
     assert limits._free_of_group(tmp_path / "membership", groups) == sys.maxsize
     assert limits._free_of_group(tmp_path / "none", groups) == sys.maxsize
+
+
+@pytest.mark.parametrize(
+    ("unit", "first"),
+    [
+        *((unit, 550.0) for unit in ("Nanometers", "nm", "nanometre", None, "Unknown", "nm (vacuum)")),
+        *((unit, 0.55) for unit in ("Micrometers", "um", "µm", "microns", "", "unknown")),
+        *((unit, 5500.0) for unit in ("Angstroms", "Å")),
+        *((unit, 5.5e-7) for unit in ("Meters", "m", None)),
+        ("mm", 5.5e-4),
+    ],
+)
+def test_wavelengths_are_nanometres_whatever_their_unit(unit, first):
+    meta = CubeMeta(2, 1, 1, np.dtype("u1"), wavelengths=(first, 2 * first), wavelength_units=unit)
+    np.testing.assert_allclose(meta.wavelengths_nm, [550, 1100])
+
+
+@pytest.mark.parametrize("unit", ["Wavenumber", "GHz", "MHz", "Index", "cm-1", "cm^-1", "1/cm"])
+def test_what_is_no_length_is_no_wavelength(unit):
+    assert CubeMeta(1, 1, 1, np.dtype("u1"), wavelengths=(550.0,), wavelength_units=unit).wavelengths_nm is None

@@ -32,7 +32,9 @@ def open_cube(path: str | Path, variable: str | None = None, axes: str | None = 
     options = OpenOptions(variable, axes)
     try:
         head = b"" if path.is_dir() else _head(path)
-        return _recognised(path, head).open(path, options)
+        cube = _recognised(path, head).open(path, options)
+        cube.writable = False
+        return cube
     except PdenetError:
         raise
     except MemoryError as error:
