@@ -23,8 +23,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite, nan
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,7 @@ There = NDArray[np.bool_]
 MOST_DECIBELS = 100.0  # of a band in a mean: errors of 1e-5, about what float32 can tell
 
 Values = NDArray[np.float64]
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,20 @@ class Tally:
         return {m.name: m.bands(self.totals[m.sums]) for m in self.metrics if m.bands is not None}
 
 
-def mean_of(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each metric over several scenes."""
-    return {metric: fmean(score[metric] for score in scores) for metric in scores[0]}
+def means_over(scenes: Sequence[Mapping[K, Mapping[str, float]]]) -> dict[K, dict[str, float]]:
+    """The mean of each metric for each estimate, over scenes on which every estimate has it; else NaN."""
+    kept = {metric: comparable(scenes, metric) for metric in next(iter(scenes[0].values()))}
+    return {
+        name: {m: fmean(s[name][m] for s in counted) if counted else nan for m, counted in kept.items()}
+        for name in scenes[0]
+    }
+
+
+def comparable(
+    scenes: Sequence[Mapping[K, Mapping[str, float]]], metric: str
+) -> list[Mapping[K, Mapping[str, float]]]:
+    """The scenes on which every estimate has this metric: some are too small for a window, or too plain."""
+    return [scene for scene in scenes if all(isfinite(scores[metric]) for scores in scene.values())]
 
 
 # What a window adds.

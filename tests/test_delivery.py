@@ -348,3 +348,16 @@ def test_an_input_that_vanishes_is_named(scene, models, tmp_path):
     assert run.returncode == 3
     assert "scene" in said
     assert not (tmp_path / "fine.hdr").exists()
+
+
+def test_a_name_too_long_for_the_disk_is_one_line_and_stops_no_other(pdenet, make_cube, tmp_path):
+    long, _ = make_cube(f"{'l' * 240}.hdr")
+    short, _ = make_cube("short.hdr")
+    ran = pdenet("uncertainty", long, short, "-o", tmp_path / "maps", "--samples", 2, "--map", "std")
+    assert ran.returncode == 7, ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert (tmp_path / "maps" / "short_std.hdr").exists()
+    page = tmp_path / f"{'p' * 300}.html"
+    ran = pdenet("evaluate", short, short, "--html", page)
+    assert ran.returncode == 5, ran.stderr
+    assert "File name too long" in " ".join(ran.stderr.split())

@@ -258,6 +258,20 @@ def test_a_dead_band_leaves_scores_and_gains_finite(models, tmp_path):
     assert told["scenes"][0]["bands_left_out"] == 2
 
 
+def test_a_scene_too_small_for_a_metric_does_not_take_it_from_the_others(pdenet, truth, models, tmp_path):
+    small = written(tmp_path / "small.hdr", smooth(3, 4, 4).astype("<f4"))
+    plain = written(tmp_path / "plain.hdr", np.full((3, 8, 8), 0.5, "<f4"))
+    many, alone = (contest(models).run([truth[0], *more]) for more in ([small], []))
+    assert many.partly == {"MSSIM": 1, "UIQI": 1}
+    for system in alone.systems:
+        assert many.means()[system]["MSSIM"] == pytest.approx(alone.means()[system]["MSSIM"])
+    plainer = contest(models).run([truth[0], plain])
+    assert plainer.partly["MPSNR"] == plainer.partly["CC"] == 1  # bicubic makes no error there
+    assert plainer.means()["chance"]["MPSNR"] == pytest.approx(alone.means()["chance"]["MPSNR"])
+    ran = pdenet("evaluate", "--model", models["chance"], "--samples", 2, truth[0], small)
+    assert "means of fewer scenes than 2: MSSIM of 1" in ran.stdout
+
+
 def test_bicubic_alone_is_scored_at_any_scale(pdenet, truth):
     ran = pdenet("evaluate", "--model", "bicubic", "--scale", 3, "--json", truth[0])
     assert ran.returncode == 0, ran.stderr

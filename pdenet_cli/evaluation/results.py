@@ -12,7 +12,7 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.evaluation.look import Look
 from pdenet_cli.evaluation.study import METRICS, Study
 from pdenet_cli.evaluation.uncertainty import MEASURES, Trust, mean_trust
-from pdenet_cli.metrics import Metric, mean_of
+from pdenet_cli.metrics import Metric, comparable, means_over
 from pdenet_cli.report import finite
 
 Values = Mapping[str, float]  # by metric
@@ -77,8 +77,18 @@ class Evaluation:
             yield scene.name, {name: scores.values for name, scores in scene.systems.items()}
 
     def means(self) -> dict[str, Values]:
-        """The mean over the scenes."""
-        return {name: mean_of([scene.systems[name].values for scene in self.scenes]) for name in self.systems}
+        """The mean over the scenes, of those that can be compared."""
+        return dict(means_over(self._values))
+
+    @property
+    def partly(self) -> dict[str, int]:
+        """The metrics that some scenes do not have, and how many do."""
+        counts = {m.name: len(comparable(self._values, m.name)) for m in self.metrics}
+        return {name: count for name, count in counts.items() if count < len(self.scenes)}
+
+    @property
+    def _values(self) -> list[dict[str, Values]]:
+        return [{name: scores.values for name, scores in scene.systems.items()} for scene in self.scenes]
 
     def trusts(self) -> dict[str, dict[str, Trust]]:
         """How well each system that is unsure of itself knew its errors, scene by scene."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from pdenet_cli.cube import Cube, CubeMeta, Pixels, Window
 from pdenet_cli.evaluation.view import View
-from pdenet_cli.metrics import Tally, mean_of
+from pdenet_cli.metrics import Tally, means_over
 from pdenet_cli.summaries import Evidence, Map, Question, Summary, mean
 
 METRICS = ("MPSNR", "SAM")  # neither looks around a pixel
@@ -55,7 +55,7 @@ class Study:
     @classmethod
     def of(cls, scenes: Sequence[Mapping[Take, Scores]]) -> Study:
         """The study that the scores of every take on every scene make."""
-        means = {take: mean_of([scene[take] for scene in scenes]) for take in scenes[0]}
+        means = means_over(scenes)
         certain = means.pop(EVERY_MASK_ONE)
         counts = dict.fromkeys(count for count, _ in means)
         sampled = (Sampled(n, tuple(scores for take, scores in means.items() if take[0] == n)) for n in counts)

@@ -62,7 +62,7 @@ def beside(final: Path) -> Path:
 def refuse_existing(finals: tuple[Path, ...], overwrite: bool) -> None:
     """Stop before any work if an output is there already, or its folder is not."""
     for final in finals:
-        if (final.exists() or final.is_symlink()) and not overwrite:
+        if (_is_there(final) or final.is_symlink()) and not overwrite:
             raise OutputError(f"{final} exists. Use --overwrite to replace it.")
         if not final.parent.is_dir():
             raise OutputError(f"{final.parent} is not a folder. Make it first.")
@@ -84,13 +84,20 @@ def refuse_scenes(finals: Sequence[Path], scenes: Sequence[Path]) -> None:
 
 def is_same(one: Path, other: Path) -> bool:
     """Whether both are there and are one file or folder, whatever they are called."""
-    return one.exists() and other.exists() and one.samefile(other)
+    return _is_there(one) and _is_there(other) and one.samefile(other)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:  # a name too long for the file system
+        raise unwritable(path, error) from error
 
 
 def refuse_folders(files: tuple[Path, ...]) -> None:
     """Stop before any work if a folder has the name of a file: not even --overwrite empties a folder."""
     for file in files:
-        if file.is_dir():
+        if _is_there(file) and file.is_dir():
             raise OutputError(f"{file} is a folder. Give the name of a file in it.")
 
 
