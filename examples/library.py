@@ -13,6 +13,8 @@ from pdenet_cli.tools.sharpen import Job, Settings
 
 scene = Path(__file__).with_name("indian_pines.hdr")
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else "library-example")
+if folder.name.startswith("-"):
+    sys.exit(__doc__)
 folder.mkdir(exist_ok=True)
 
 model = load_model(choose_model(None, scale=4))  # or load_model("my-sensor.safetensors")

@@ -17,6 +17,8 @@ from pdenet_cli.picture import rgb_bands
 
 PART = slice(0, 144)  # rows of the finer grid, and as many columns: a quarter of the scene
 
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
 out, picture = Path(sys.argv[1]), Path(sys.argv[2])
 with open_cube(Path(__file__).with_name("indian_pines.hdr")) as cube:
     bands = list(rgb_bands(cube.meta))

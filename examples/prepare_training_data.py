@@ -69,4 +69,6 @@ def write(path: Path, meta: CubeMeta, pixels: np.ndarray) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3 or not Path(sys.argv[1], "cave").is_dir():
+        sys.exit(__doc__)
     main(Path(sys.argv[1]), Path(sys.argv[2]))

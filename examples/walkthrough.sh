@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # A walk through pdenet on the shipped scene: what it is, what x4 takes, the finer cube, where not to trust it.
+#   examples/walkthrough.sh [OUTPUT_FOLDER]      with pdenet on the PATH: . .venv/bin/activate
 set -euo pipefail
+case ${1:-} in -*) sed -n '2,3s/^# *//p' "$0"; exit 2 ;; esac
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-walkthrough}
 mkdir -p "$out"
@@ -11,5 +13,5 @@ pdenet upscale "$here/indian_pines.hdr" -o "$out/fine.hdr" --bands 10:60 --sampl
 pdenet uncertainty "$here/indian_pines.hdr" -o "$out" --bands 10:60 --samples 4 --quicklook --overwrite
 
 # The same pixels as a GeoTIFF with 32-bit numbers; any suffix of the formats table will do.
-pdenet upscale "$here/indian_pines.hdr" -o "$out/fine.tif" --bands 10:60 --samples 1 --dtype float32 --overwrite
-pdenet info "$out/fine.tif"
+pdenet upscale "$here/indian_pines.hdr" -o "$out/fine32.tif" --bands 10:60 --samples 1 --dtype float32 --overwrite
+pdenet info "$out/fine32.tif"

@@ -98,9 +98,9 @@ class Degradation:
             raise UsageError(
                 f"A {self.kernel} kernel with fwhm {self.fwhm}: give a fwhm to 'gaussian' and to it only."
             )
-        if self.scale < 1 or not 0 <= self.noise < inf or not (self.fwhm is None or 0 < self.fwhm < inf):
+        if self.scale < 1 or not 0 <= self.noise < inf or not (self.fwhm is None or 0.1 <= self.fwhm <= 100):
             raise UsageError(
-                f"{self} makes no sense: scale must be at least 1, noise not negative, fwhm positive."
+                f"{self} makes no sense: scale must be at least 1, noise not negative, fwhm from 0.1 to 100."
             )
 
     def __call__(self, high: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -116,7 +116,7 @@ class Degradation:
         return low + self.noise * noise.to(low)
 
     def __str__(self) -> str:
-        kernel = self.kernel if self.fwhm is None else f"{self.kernel} of {self.fwhm:g} pixels"
+        kernel = self.kernel if self.fwhm is None else f"{self.kernel} of fwhm {self.fwhm:g}"
         return f"x{self.scale} {kernel}" + (f", noise {self.noise:g}" if self.noise else "")
 
     @property

@@ -49,7 +49,7 @@ def stretched(channel: NDArray[np.floating]) -> NDArray[np.uint8]:
     """A channel as 8-bit grey from its 2nd to its 98th percentile; what is not finite becomes black."""
     finite = channel[np.isfinite(channel)]
     low, high = np.percentile(finite, [2, 98]) if finite.size else (0.0, 1.0)
-    grey = (np.nan_to_num(channel, nan=low) - low) / max(high - low, 1e-12)
+    grey = (np.nan_to_num(channel, nan=low) - low) / ((high - low) or 1.0)
     eight_bit: NDArray[np.uint8] = np.rint(np.clip(grey, 0, 1) * 255).astype(np.uint8)
     return eight_bit
 
@@ -68,7 +68,7 @@ def coloured(values: NDArray[np.floating], top: float, colours: str = "cividis")
     """A map in colours that all eyes tell apart, from 0 to `top`; hatched grey where there is nothing."""
     from matplotlib import colormaps
 
-    share = np.nan_to_num(values / max(top, 1e-12)).clip(0, 1)
+    share = np.nan_to_num(values / (top or 1.0)).clip(0, 1)
     picture = np.rint(255 * colormaps[colours](share)[..., :3]).astype(np.uint8)
     striped = np.add.outer(*map(np.arange, values.shape)) % 8 < 2
     picture[~np.isfinite(values)] = NOTHING

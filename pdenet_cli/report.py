@@ -12,6 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Report:
@@ -54,7 +56,9 @@ def _hash(path: Path) -> str:
 
 
 def finite(value: Any) -> Any:
-    """The same, for JSON: what is not finite becomes null."""
+    """The same, for JSON: what is not finite becomes null, what is NumPy's becomes Python's."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, Mapping):
         return {name: finite(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

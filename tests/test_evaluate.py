@@ -202,10 +202,12 @@ def test_the_models_own_degradation_makes_the_input(truth, models, tmp_path):
     sharp = contest(models).run([path])
     assert soft.job["degradation"]["fwhm"] == 1.5
     assert soft.means()["bicubic"]["MPSNR"] != pytest.approx(sharp.means()["bicubic"]["MPSNR"], abs=0.1)
-    with pytest.raises(UsageError, match="one by one"):
+    with pytest.raises(UsageError, match=r"one by one, or give --kernel and --noise"):
         contest(models | {"soft": str(tmp_path / "soft.safetensors")}, ("chance", "soft"))
     both = contest(models | {"soft": str(tmp_path / "soft.safetensors")}, ("chance", "soft"), kernel="bicubic")
     assert both.degradation == Degradation(4)
+    same = contest(models | {"soft": str(tmp_path / "soft.safetensors")}, ("soft",), kernel="gaussian")
+    assert same.degradation.fwhm == 1.5
 
 
 def test_another_lens_and_noise_than_the_models_own_are_asked_for(truth, models):
@@ -213,8 +215,9 @@ def test_another_lens_and_noise_than_the_models_own_are_asked_for(truth, models)
     notes = []
     asked = contest(models, fwhm=1.5, noise=0.02).run([path], say=notes.append)
     assert asked.job["degradation"] == {"scale": 4, "kernel": "gaussian", "fwhm": 1.5, "noise": 0.02}
-    assert asked.problem == "x4 gaussian of 1.5 pixels, noise 0.02"
-    assert "chance: It has learned to undo x4 bicubic." in notes
+    assert asked.problem == "x4 gaussian of fwhm 1.5, noise 0.02"
+    assert notes == list(asked.notes) == asked.to_dict()["notes"] == ["chance: It has learned to undo x4 bicubic."]
+    assert notes[0] in evaluation_page(asked)
     high = torch.from_numpy(pixels[:, :48, :40])
     low = Degradation(4, "gaussian", 1.5, 0.02)(high, torch.Generator().manual_seed(3))
     error = (bicubic_up(low, 4).clamp(0, 1) - high).double().square().mean((1, 2))

@@ -279,3 +279,29 @@ def test_wavelengths_are_nanometres_whatever_their_unit(unit, first):
 @pytest.mark.parametrize("unit", ["Wavenumber", "GHz", "MHz", "Index", "cm-1", "cm^-1", "1/cm"])
 def test_what_is_no_length_is_no_wavelength(unit):
     assert CubeMeta(1, 1, 1, np.dtype("u1"), wavelengths=(550.0,), wavelength_units=unit).wavelengths_nm is None
+
+
+@pytest.mark.parametrize("suffix", WRITTEN)
+@pytest.mark.parametrize(
+    "odd", [{"bands": 0}, {"rows": 0}, {"dtype": np.dtype("c8")}, {"interleave": "foo"}, {"dtype": np.dtype("?")}]
+)
+def test_what_is_no_cube_is_not_written(suffix, odd, tmp_path):
+    meta = dataclasses.replace(CubeMeta(2, 3, 4, np.dtype("u1")), **odd)
+    with pytest.raises(OutputError, match="no cube is made of"), create_cube(tmp_path / f"a{suffix}", meta):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", [".hdr", ".tif", ".mat", ".h5", ".zarr"])
+@pytest.mark.parametrize("axes", ["xyz", "bbr", "br", "brcb"])
+def test_axes_that_are_none_are_refused(suffix, axes, make_cube):
+    with pytest.raises(UsageError, match="once each"):
+        open_cube(make_cube(f"a{suffix}")[0], axes=axes)
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".nc"])
+def test_a_closed_file_is_not_called_damaged(suffix, make_cube):
+    with open_cube(make_cube(f"a{suffix}")[0]) as cube:
+        pass
+    with pytest.raises(FormatError, match="after it was closed"):
+        cube.read()

@@ -214,3 +214,10 @@ def test_every_named_configuration_is_saved_and_loaded(name, tmp_path):
     path = tmp_path / "m.safetensors"
     save_model(path, Model(replace(SPEC, network=name), network))
     assert type(load_model(path).network) is type(network)
+
+
+def test_json_may_be_asked_for_before_show(pdenet):
+    before, after = (
+        pdenet("models", *words) for words in (("--json", "show", "general-x4"), ("show", "general-x4", "--json"))
+    )
+    assert json.loads(before.stdout) == json.loads(after.stdout)

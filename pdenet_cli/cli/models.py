@@ -23,6 +23,7 @@ models = typer.Typer(help="List the models that are here, or show one.", invoke_
 def _list(context: typer.Context, as_json: options.Json = False) -> None:
     """List the models that are here, or show one."""
     if context.invoked_subcommand is not None:
+        context.obj = as_json  # said before `show` it means the same
         return
     from pdenet_cli.models import available_models, read_header
 
@@ -50,6 +51,7 @@ def _list(context: typer.Context, as_json: options.Json = False) -> None:
 
 @models.command()
 def show(
+    context: typer.Context,
     model: Annotated[str, typer.Argument(help="A model's name or its file.")],
     plot: Annotated[Path | None, typer.Option(help="Draw its learned probabilities here.", metavar="PNG")] = None,
     overwrite: options.Overwrite = False,
@@ -63,7 +65,7 @@ def show(
         from pdenet_cli.tools.chances import plot_chances
 
         plot_chances(model, plot, overwrite)
-    if as_json:
+    if as_json or context.obj:
         print(json.dumps(spec.to_dict(), indent=2))
         return
     table = Table(title=escape(model), show_header=False, box=None, title_justify="left")

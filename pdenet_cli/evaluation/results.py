@@ -58,6 +58,7 @@ class Evaluation:
     studies: dict[str, Study] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)  # scenes, and why
     seconds: float = 0.0
+    notes: tuple[str, ...] = ()  # what keeps models from doing what they can here
 
     @property
     def problem(self) -> str:
@@ -119,6 +120,7 @@ class Evaluation:
             "scenes": scenes,
             "sampling": {name: _study(study) for name, study in self.studies.items()},
             "failed": self.failed,
+            "notes": list(self.notes),
             "seconds": self.seconds,
         }
         plain: dict[str, Any] = finite(everything)

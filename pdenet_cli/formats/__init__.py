@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pdenet_cli.cube import Cube, CubeMeta
-from pdenet_cli.errors import FormatError, OutputError, PdenetError
+from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
 from pdenet_cli.formats import envi, hdf5, mat, png_folder, tiff, zarr_store
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.output import Output, refuse_existing, unwritable
@@ -29,6 +29,8 @@ HEAD_BYTES = 4096
 def open_cube(path: str | Path, variable: str | None = None, axes: str | None = None) -> Cube:
     """The cube in `path`, whatever its format; only its header is read now."""
     path = Path(path)
+    if axes is not None and sorted(axes) != ["b", "c", "r"]:
+        raise UsageError(f"--axes {axes}: expected b, r and c once each, such as rcb.")
     options = OpenOptions(variable, axes)
     try:
         head = b"" if path.is_dir() else _head(path)

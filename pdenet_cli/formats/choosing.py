@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pdenet_cli.cube import INTERLEAVES, Pixels, Sliceable
-from pdenet_cli.errors import FormatError, UsageError
+from pdenet_cli.errors import FormatError
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,6 @@ def choose_axes(
     """
     shape = variable.shape
     if asked is not None:
-        if sorted(asked) != ["b", "c", "r"]:
-            raise UsageError(f"--axes {asked}: expected b, r and c once each, such as rcb.")
         return asked, ()
     named = _by_name(names)
     if named:

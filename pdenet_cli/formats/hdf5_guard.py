@@ -50,6 +50,8 @@ class GuardedArray:
         try:
             return np.asarray(self.dataset[key])
         except (OSError, RuntimeError, ValueError) as error:
+            if not self.dataset:
+                raise FormatError(f"{self.path}: read after it was closed.") from error
             reason = " ".join(str(error).split())[:200]
             raise FormatError(f"{self.path}: {self.dataset.name} is damaged there ({reason}).") from error
 

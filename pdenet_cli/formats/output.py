@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
 from pdenet_cli.errors import OutputError, PdenetError
 from pdenet_cli.formats.base import Format
 
@@ -32,6 +32,9 @@ class Output:
 
     def refuse(self, meta: CubeMeta) -> None:
         """Stop before anything is written if the format cannot say what `meta` says, or not under this name."""
+        if min(meta.shape()) < 1 or meta.dtype.kind not in "iuf" or meta.interleave not in INTERLEAVES:
+            what = f"{' x '.join(map(str, meta.shape()))} numbers of {meta.dtype}, {meta.interleave}"
+            raise OutputError(f"{self.path}: no cube is made of {what}.")
         self.format.refuse(self.finals, meta)
 
     def create(self, meta: CubeMeta) -> Cube:

@@ -99,7 +99,9 @@ class Axis:
 
     def ticks(self) -> Iterator[tuple[str, float]]:
         for count in range(math.ceil(self.low / self.step), math.floor(self.high / self.step) + 1):
-            yield f"{count * self.step:.{self.digits}f}", self.place(count * self.step)
+            value = count * self.step
+            plain = self.digits < 6 and max(abs(self.low), abs(self.high)) < 1e6
+            yield f"{value:.{self.digits}f}" if plain else f"{value:.6g}", self.place(value)
 
 
 def _ends(line: Line) -> Iterator[tuple[float, float]]:

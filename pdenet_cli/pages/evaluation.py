@@ -24,7 +24,7 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: #fff; max-width: 72rem;
        margin: 2rem auto; padding: 0 1.25rem; }
 h1 { font-size: 1.6rem; margin-bottom: .25rem; } h2 { font-size: 1.25rem; margin: 2.5rem 0 .5rem; }
-h3 { font-size: 1rem; margin: 1.5rem 0 .4rem; }
+h3 { font-size: 1rem; margin: 1.5rem 0 .4rem; } h2, h3, p, li, figcaption { overflow-wrap: anywhere; }
 p { max-width: 48rem; } .soft, figcaption, small { color: var(--soft); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
@@ -57,6 +57,7 @@ def evaluation_page(evaluation: Evaluation, title: str = "pdenet evaluate") -> s
         f'<p class="soft">{escape(_summary(evaluation))}</p>',
         "<h2>Scores</h2>",
         *(_table(caption, table, evaluation) for caption, table in evaluation.tables()),
+        *(f"<p>{escape(note)}</p>" for note in evaluation.notes),
         f"<p class='soft'>{_key(evaluation)}</p>",
         *(_study(name, study, evaluation.metrics) for name, study in evaluation.studies.items()),
         *(part for name, trusts in evaluation.trusts().items() for part in trust_tables(name, trusts)),

@@ -35,13 +35,15 @@ class Sight:
     risk: Map
     step: int
     levels: tuple[tuple[float, float], ...]  # a level of the map, and the share of the scene above it
+    more: bool  # somewhere the map is above `top`
 
     @classmethod
     def of(cls, mean: Cube, risk: Cube, longest: int = LONGEST) -> Sight:
         """The sight of a cube and of a merged map of it."""
         step = thinning(mean.meta, longest)
         seen = np.asarray(thinned(risk, 0, step), np.float32)
-        return cls(quicklook(mean, longest), seen, step, shares_above(_strips(risk), round_levels(seen)))
+        *levels, (_, beyond) = shares_above(_strips(risk), (*round_levels(seen), upper_end(seen)))
+        return cls(quicklook(mean, longest), seen, step, tuple(levels), beyond > 0)
 
     @property
     def top(self) -> float:

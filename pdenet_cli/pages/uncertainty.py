@@ -126,10 +126,9 @@ def _views(sight: Sight, facts: Facts) -> Iterator[str]:
 
 def _bar(sight: Sight, facts: Facts) -> str:
     ramp = coloured(np.linspace(0, sight.top, 256, dtype=np.float32)[None], sight.top)
-    known = sight.risk[np.isfinite(sight.risk)]
-    more = " and more" if known.size and known.max() > sight.top else ""
+    more = " and more" if sight.more else ""
     nothing = ""
-    if known.size < sight.risk.size:
+    if not np.isfinite(sight.risk).all():
         hatched = coloured(np.full((12, 24), np.nan, np.float32), 1)
         nothing = f'<span class="none"><img src="{data_uri(hatched)}" alt="hatched grey"> no data</span>'
     ticks = "".join(
@@ -139,8 +138,13 @@ def _bar(sight: Sight, facts: Facts) -> str:
     )
     return (
         f'<div class="bar"><div><img src="{data_uri(ramp)}" alt="colour scale, dark is low">{ticks}</div>'
-        f"<span>{sight.top:.3g}{more}, {escape(facts.unit)}{nothing}</span></div>"
+        f"<span>{_short(sight.top)}{more}, {escape(facts.unit)}{nothing}</span></div>"
     )
+
+
+def _short(value: float) -> str:
+    """Three digits, or all before the point of a number that is not too long for it."""
+    return f"{value:.0f}" if 1000 <= value < 1e6 else f"{value:.3g}"
 
 
 def _help(sight: Sight, spectra: Spectra) -> str:

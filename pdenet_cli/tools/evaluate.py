@@ -75,6 +75,8 @@ class Contest:
             Degradation(scale or DEFAULT_SCALE)
         )
         self.scale = self.degradation.scale
+        if self.scale < 2:
+            raise UsageError(f"--scale {self.scale}: nothing would be made coarse. Give 2 or more.")
         if scale not in (None, self.scale):
             raise UsageError(f"--scale {scale}: the model is made for x{self.scale}. Leave out --scale.")
         self.posteriors = {BICUBIC: Posterior(bicubic_model(self.scale, place), samples=1)}
@@ -112,7 +114,8 @@ class Contest:
         results: list[SceneResult] = []
         failed: dict[str, str] = {}
         taken: dict[str, list[Taken]] = {}
-        for note in self._misfits():
+        notes = self._misfits()
+        for note in notes:
             say(note)
         for path in scenes:
             name = path.name if names.count(path.name) == 1 else str(path)
@@ -134,6 +137,7 @@ class Contest:
             {system: study.Study.of(scores) for system, scores in taken.items()},
             failed,
             _since(started),
+            notes,
         )
 
     def _scene(self, path: Path, name: str, watch: Watch, say: Say) -> tuple[SceneResult, dict[str, Taken]]:
@@ -179,13 +183,13 @@ class Contest:
         run(low, every_mask_one(posterior), certain, **options, whole_spectra=True)
         return {take: study.scores_in(cube) for take, cube in cubes.items()}
 
-    def _misfits(self) -> list[str]:
+    def _misfits(self) -> tuple[str, ...]:
         """What keeps models from doing what they can in this run, and calibrations from holding."""
         learned = ((s, p.model.spec.learned()) for s, p in self.posteriors.items() if s != BICUBIC)
         others = [f"{s}: It has learned to undo {own}." for s, own in learned if own != self.degradation]
         known = ((system, c) for system, c in self.calibrations.items() if c is not None)
         notes = ((system, c.misfit(len(p := self.posteriors[system]), p.ensemble)) for system, c in known)
-        return others + [f"{system}: {note}" for system, note in notes if note]
+        return (*others, *(f"{system}: {note}" for system, note in notes if note))
 
     def _job(self) -> dict[str, Any]:
         models: dict[str, dict[str, Any]] = {
@@ -213,8 +217,11 @@ def _common_degradation(models: Sequence[Model], settings: Settings) -> Degradat
     wanted = [settings.degradation(model.spec.learned()) for model in models]
     for model, other in zip(models, wanted, strict=True):
         if other != wanted[0]:
-            first = f"{models[0].name} is made for {wanted[0]}"
-            raise UsageError(f"{first} and {model.name} for {other}. Evaluate them one by one.")
+            first = f"{models[0].name} would be tried on {wanted[0]}"
+            way = "Evaluate them one by one" + (
+                ", or give --kernel and --noise" if model.scale == models[0].scale else ""
+            )
+            raise UsageError(f"{first} and {model.name} on {other}. {way}.")
     return wanted[0] if wanted else None
 
 

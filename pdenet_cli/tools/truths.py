@@ -52,7 +52,8 @@ class Settings:
         """How truths are made coarse for a model that has `learned` from coarse cubes made in this way."""
         if self.kernel is not None or self.fwhm is not None:
             kernel: Any = self.kernel or "gaussian"
-            learned = replace(learned, kernel=kernel, fwhm=self.fwhm)
+            same = self.fwhm is None and kernel == learned.kernel
+            learned = learned if same else replace(learned, kernel=kernel, fwhm=self.fwhm)
         return learned if self.noise is None else replace(learned, noise=self.noise)
 
     def job(self, scale: int) -> dict[str, Any]:
