@@ -59,8 +59,10 @@ class Posterior:
     def __init__(self, model: Model, samples: int, seed: int = 0, ensemble: str | None = None) -> None:
         if ensemble not in (*ENSEMBLES, None):
             raise UsageError(f"--ensemble {ensemble} is unknown; choose {' or '.join(ENSEMBLES)}.")
+        if samples < 1:
+            raise UsageError(f"--samples {samples}: at least one is needed.")
         tune_process()
-        self.model, self.seed = model, seed
+        self.model, self.seed = model, int(seed)
         calibration = Calibration.of(model.spec)
         self.ensemble = ensemble or (calibration.ensemble if calibration is not None else "masks")
         self.network = model.network.eval()
@@ -70,7 +72,7 @@ class Posterior:
         count = samples if different is None else min(samples, lcm(different, views))
         with torch.no_grad():
             # Made one after another on the CPU: N = 20 begins with the draws of N = 10, on any device.
-            self.draw = self.network.draw(torch.Generator().manual_seed(seed), count).to(self.device)
+            self.draw = self.network.draw(torch.Generator().manual_seed(self.seed), count).to(self.device)
         # A CPU is fastest with one sub-network at a time; a GPU takes as many as fit.
         self.at_once = 1 if self.device.type == "cpu" else count
 

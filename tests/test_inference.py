@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pdenet_cli import Cube, CubeMeta, Radiometry, Survey, Window, create_cube, open_cube
 from pdenet_cli.degradation import bicubic_down, gaussian_down
-from pdenet_cli.errors import ResourceError
+from pdenet_cli.errors import ResourceError, UsageError
 from pdenet_cli.inference import Layer, Posterior, gather, halo_for, super_resolve
 from pdenet_cli.models import Model, ModelSpec
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
@@ -147,6 +147,14 @@ def test_more_draws_begin_with_the_fewer_and_a_seed_means_the_same_everywhere():
     ten, twenty = Posterior(model, 10, seed=7), Posterior(model, 20, seed=7)
     torch.testing.assert_close(twenty.draw.masks[:10], ten.draw.masks, rtol=0, atol=0)
     assert not torch.equal(Posterior(model, 10, seed=8).draw.masks, ten.draw.masks)
+
+
+def test_numbers_of_numpy_are_numbers_and_no_sample_is_none():
+    model = make_model()
+    same = (Posterior(model, count, seed).draw.masks for count, seed in ((3, 7), (np.int64(3), np.int64(7))))
+    torch.testing.assert_close(*same)
+    with pytest.raises(UsageError, match="at least one"):
+        Posterior(model, 0)
 
 
 def test_a_batch_of_draws_is_a_loop_of_single_ones(tmp_path):
