@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pdenet_cli import CubeMeta, create_cube
+from pdenet_cli import CubeMeta, create_cube, open_cube
 
 
 def written(path: Path, pixels: np.ndarray, **meta: object) -> Path:
@@ -24,3 +24,11 @@ def picture(bands: int, rows: int, columns: int, seed: int = 0) -> np.ndarray:
         part = np.s_[:, row : row + rng.integers(4, 20), column : column + rng.integers(4, 20)]
         image[part] = spectrum[:, None, None]
     return (10000 * image).astype("<u2")
+
+
+def rewritten(path, pixels):
+    """The cube at `path` again, with other pixels and all else that it said."""
+    with open_cube(path) as cube:
+        meta = cube.meta
+    with create_cube(path, meta, overwrite=True) as cube:
+        cube.write(meta.window, pixels)

@@ -1,6 +1,7 @@
 """Whole scenes in tiles: the same as in one piece, the same draws everywhere, nodata kept where it was."""
 
 import dataclasses
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from pdenet_cli.models import Model, ModelSpec
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.summaries import MAPS, MEAN, Question, enlarged, roughness
 from pdenet_cli.tiling import Plan
-from tests.cubes import written
+from tests.cubes import rewritten, written
 
 
 def make_model(scale=4, stages=1, kind=PDENet, **config):
@@ -58,7 +59,7 @@ QUESTION = Question(levels=200, level=0.8, tolerance=0.05, stretch=Doubled())
 def run(path, folder, posterior, tile, depth, halo=None, usable=None, maps=("std", "share"), constant=()):
     """The mean and some maps of a scene, cut as told, as arrays."""
     network = posterior.network
-    with open_cube(path) as source:
+    with open_cube(path) as source, ExitStack() as stack:
         found = Survey.of(source)
         radiometry = Radiometry.of(source.meta, found, (0, 1))
         usable = tuple(usable or found.usable_bands(source.meta))
@@ -70,16 +71,14 @@ def run(path, folder, posterior, tile, depth, halo=None, usable=None, maps=("std
         names = {"mean": fine}
         names |= {summary.name: mapped for summary in summaries if summary.compute}
         names |= {f"{summary.name}_merged": dataclasses.replace(mapped, bands=1) for summary in summaries}
-        for name, meta in names.items():
-            with create_cube(folder / f"{name}.hdr", meta, overwrite=True):
-                pass
-        cubes = {name: open_cube(folder / f"{name}.hdr") for name in names}
+        made = {name: create_cube(folder / f"{name}.hdr", meta, overwrite=True) for name, meta in names.items()}
+        cubes = {name: stack.enter_context(cube) for name, cube in made.items()}
         layers = [Layer(MEAN, cubes["mean"])]
         layers += [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in summaries]
         road = source, posterior, plan, radiometry, usable, layers
         for _ in super_resolve(*road, question=QUESTION, constant=constant):
             pass
-    return {name: cube.read() for name, cube in cubes.items()}
+        return {name: cube.read() for name, cube in cubes.items()}
 
 
 @pytest.fixture(scope="module")
@@ -283,10 +282,10 @@ def test_nodata_does_not_bleed_beyond_the_reach(tmp_path, posteriors):
     reach = posterior.network.halo
     path, pixels = scene(tmp_path, rows=40, columns=40)
     clean = run(path, tmp_path, posterior, 1000, 1000)["mean"]
+    spoiled = pixels.copy()
+    spoiled[:, 20, 20] = np.nan
+    rewritten(path, spoiled)
     with open_cube(path) as cube:
-        spoiled = pixels.copy()
-        spoiled[:, 20, 20] = np.nan
-        cube.write(cube.meta.window, spoiled)
         filled = Survey.of(cube).means  # the hole moves the means, which fill only the hole
     assert np.isfinite(filled).all()
     holed = run(path, tmp_path, posterior, 1000, 1000)["mean"]
@@ -315,8 +314,7 @@ def test_constant_bands_keep_their_number_and_the_network_never_sees_them(tmp_pa
     path, pixels = scene(tmp_path, bands=7, holes=True)
     pixels[[0, 3, 6]] = np.float32([0, 0.25, 0])[:, None, None]
     pixels[3, 2, 3] = -1
-    with open_cube(path) as cube:
-        cube.write(cube.meta.window, pixels)
+    rewritten(path, pixels)
     usable, constant = (1, 2, 4), (0, 3, 6)  # band 5 is neither
     maps = run(path, tmp_path, posterior, 8, depth, usable=usable, constant=constant, maps=("std", "interval"))
     without = run(path, tmp_path, posterior, 8, depth, usable=usable, maps=("std", "interval"))
