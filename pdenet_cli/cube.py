@@ -209,6 +209,8 @@ class Cube:
 
     def read(self, window: Window | None = None, bands: slice | Sequence[int] = slice(None)) -> Pixels:
         """The pixels of `window` as (bands, rows, columns) in the machine's byte order."""
+        if isinstance(bands, slice) and (bands.step or 1) < 0:
+            bands = range(self.meta.bands)[bands]
         if not isinstance(bands, slice):
             if any(not 0 <= band < self.meta.bands for band in bands):
                 raise UsageError(f"{self.path}: bands {list(bands)}: there are only 0 to {self.meta.bands - 1}.")
@@ -242,7 +244,7 @@ class Cube:
             size = f"{self.meta.rows} x {self.meta.columns}"
             raise UsageError(f"{self.path}: {window} is not within its {size} pixels.")
         if bands.step is not None and bands.step < 1:
-            raise UsageError(f"{self.path}: bands are read in their order, not by steps of {bands.step}.")
+            raise UsageError(f"{self.path}: bands are written in their order, not by steps of {bands.step}.")
         rows, columns = window.slices
         return tuple(dict(b=bands, r=rows, c=columns)[axis] for axis in self.axes)
 

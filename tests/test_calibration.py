@@ -415,6 +415,17 @@ def test_what_no_scene_can_mend_is_refused_before_any_is_read(models, tmp_path):
         calibrate(str(models["pdenet"]), nowhere, tmp_path / "out.st", Settings())
 
 
+def test_a_scene_by_another_name_is_still_one_scene(scenes, models, tmp_path):
+    output = tmp_path / "out.safetensors"
+    with pytest.raises(UsageError, match="twice"):
+        calibrate(str(models["pdenet"]), [scenes[0], scenes[0].with_suffix(".img")], output, Settings(), samples=2)
+    for suffix in (".hdr", ".img"):
+        (tmp_path / f"copy{suffix}").write_bytes(scenes[0].with_suffix(suffix).read_bytes())
+    with pytest.raises(UsageError, match="again"):
+        calibrate(str(models["pdenet"]), [scenes[0], tmp_path / "copy.hdr"], output, Settings(), samples=2)
+    assert not output.exists()
+
+
 def test_one_scene_says_nothing_of_the_others_factors(pdenet, scenes, models, tmp_path):
     arguments = (models["pdenet"], scenes[0], "--level", 0.975, "-o", tmp_path / "out.safetensors")
     ran = pdenet("calibrate", *arguments)

@@ -329,6 +329,7 @@ def test_a_prisma_scene_joins_its_cubes_by_wavelength(centres, tmp_path):
         np.testing.assert_array_equal(cube.read(), expected)
         np.testing.assert_array_equal(cube.read(Window(1, 2, 3, 2), slice(1, 4)), expected[1:4, 1:4, 2:4])
         np.testing.assert_array_equal(cube.read(bands=slice(3, None, -2)), expected[3::-2])
+    assert meta.nodata == 0
     assert meta.wavelengths == (400, 700, 950, 990, 2400)
     assert meta.fwhm == pytest.approx((4, 7, 9.5, 9.9, 24))
     assert meta.offsets == pytest.approx((0, 0, 0.1, 0, 0.1))

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import imagecodecs
 import numpy as np
 import pytest
 import torch
@@ -192,7 +193,7 @@ def test_bad_bands_are_dropped_and_holes_filled(tmp_path, dtype):
     assert scene.facts["bands_used"] == len(scene.pixels) == 4
     assert scene.pixels.dtype == ("<i2" if dtype == "<i2" else "<f4")
     unit, there = scene.unit(Window(0, 0, 8, 8), slice(0, 4))
-    assert there == 0.5
+    assert there.mean() == 0.5
     np.testing.assert_allclose(unit[:, 4:], pixels[[0, 1, 4, 5], 4:8, :8] / 10000, atol=1e-6)
     np.testing.assert_allclose(unit[2, 0], pixels[4, 4:].mean() / 10000, rtol=1e-5)
 
@@ -216,6 +217,26 @@ def test_folders_are_searched_and_each_cube_found_once(cubes, tmp_path):
         list(find_cubes(Plan((cubes / "notes.txt",), Degradation(4)), told.append))
     with pytest.raises(FormatError, match="no cube in this folder"):
         list(find_cubes(Plan((tmp_path,), Degradation(4)), told.append))
+
+
+def test_a_picture_among_cubes_is_no_cube_and_a_series_of_them_is_one(tmp_path):
+    def png(path, side=40):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(imagecodecs.png_encode(np.full((side, side), 9, np.uint8)))
+
+    def found():
+        told.clear()
+        return [c.path.name for c in find_cubes(Plan((tmp_path,), Degradation(4)), told.append)]
+
+    told = []
+    written(tmp_path / "a.hdr", picture(3, 40, 40))
+    for name in ("a_preview.png", "quicklooks/a.png", "scene/s_ms_01.png", "scene/s_ms_02.png"):
+        png(tmp_path / name)
+    assert found() == ["a.hdr", "scene"]
+    assert any("a_preview.png" in note.text for note in told)
+    png(tmp_path / "scene" / "s_ms_03.png", side=30)
+    assert found() == ["a.hdr"]
+    assert any("All bands must be alike" in note.text for note in told)
 
 
 def test_links_that_lead_back_and_folders_named_twice_are_no_matter(cubes, tmp_path):

@@ -297,6 +297,10 @@ def test_enmap_and_desis_keep_their_wavelengths_beside_the_picture(tmp_path):
     gdal_file(tmp_path / "DESIS-HSI-L2A.tif", PIXELS[:2].astype("i2"))
     lines = "ENVI\nsamples = 50\nlines = 37\nbands = 2\ndata type = 2\nwavelength units = Nanometers\n"
     (tmp_path / "DESIS-HSI-L2A.hdr").write_text(lines + "wavelength = {401.5, 404.0}\nfwhm = {2.5, 2.6}\n")
+    (tmp_path / "DESIS-METADATA.xml").write_text(xml.replace("bandID", "band"))
+    (tmp_path / "DESIS-SPECTRAL_IMAGE.hdr").write_text((tmp_path / "DESIS-HSI-L2A.hdr").read_text())
+    gdal_file(tmp_path / "DESIS-SPECTRAL_IMAGE.tif", PIXELS[:2].astype("i2"))
+    assert open_cube(tmp_path / "DESIS-SPECTRAL_IMAGE.tif").meta.wavelengths == (401.5, 404.0)
     meta = open_cube(tmp_path / "DESIS-HSI-L2A.tif").meta
     assert (meta.wavelengths, meta.fwhm, meta.wavelength_units) == ((401.5, 404.0), (2.5, 2.6), "Nanometers")
     np.testing.assert_array_equal(open_cube(tmp_path / "DESIS-HSI-L2A.tif").read(), PIXELS[:2])

@@ -225,6 +225,28 @@ def test_only_the_same_run_is_resumed(cubes, tmp_path):
         train(plan(cubes, recipe="fast,zoom=3"), tmp_path / "m.safetensors", resume=True)
 
 
+def test_a_best_model_that_is_gone_or_anothers_is_made_again(cubes, tmp_path):
+    path = tmp_path / "m.safetensors"
+    train(plan(cubes, steps=4), path)
+    for other in (None, plan(cubes, steps=2, seed=1)):
+        path.unlink()
+        if other is not None:
+            train(other, tmp_path / "other.safetensors", overwrite=True)
+            path.write_bytes((tmp_path / "other.safetensors").read_bytes())
+        trained = train(plan(cubes, steps=6 if other is None else 8), path, resume=True)
+        assert load_model(path).spec == trained.spec
+        assert trained.spec.seed == 0
+
+
+def test_a_model_that_is_trained_on_in_its_place_is_resumed(cubes, tmp_path):
+    path = tmp_path / "m.safetensors"
+    train(plan(cubes, steps=4), path)
+    again = dict(steps=6, init=str(path), seed=3)
+    train(plan(cubes, **again), path, overwrite=True, stop=iter([False] * 5 + [True] * 9).__next__)
+    train(plan(cubes, **again), path, resume=True)
+    assert load_model(path).spec.began_with["seed"] == 0
+
+
 def test_a_checkpoint_from_before_a_recipe_had_some_field_is_resumed(cubes, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         whole = Recipe.to_dict

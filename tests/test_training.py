@@ -21,7 +21,7 @@ from pdenet_cli.training.patches import Patches
 from pdenet_cli.training.processes import ALONE
 from pdenet_cli.training.recipe import RECIPES, SHARP, recipe_for
 from pdenet_cli.training.trainer import Trainer, new_network
-from pdenet_cli.training.validation import held_out_parts, validate
+from pdenet_cli.training.validation import _score, held_out_parts, validate
 
 
 def plan(cubes, **changes):
@@ -77,6 +77,20 @@ def test_scores_are_those_of_an_independent_formula(scenes):
     angles = np.where(seen, 0.0, 0.0)
     angles[seen] = np.degrees(np.arccos(np.clip(cosine, -1, 1)))
     assert scores["cubes"]["a"]["sam"] == pytest.approx(angles.mean(), abs=1e-3)
+
+
+def test_holes_are_no_truth_to_be_scored_against(scenes):
+    (whole,) = held_out_parts(scenes[:1], Degradation(4), seed=0)
+    pixels = scenes[0].pixels.astype("f4")
+    holed = replace(scenes[0], pixels=np.where(np.arange(72) < 44, pixels, np.nan))
+    (part,) = held_out_parts([holed], Degradation(4), seed=0)
+    assert 0.1 < part.there.double().mean() < 0.5
+    assert torch.equal(part.high[part.there], whole.high[part.there])
+    estimate = torch.where(part.there, part.high + 0.1 - 0.2 * (part.high > 0.5), 7.0)
+    scores = _score(estimate, part.high, part.there)
+    assert scores["psnr"] == pytest.approx(20, abs=1e-3)
+    lost = replace(scenes[0], pixels=np.where(np.arange(72) < 37, pixels, np.nan))
+    assert held_out_parts([lost], Degradation(4), seed=0) == []
 
 
 def test_validation_is_told_beside_bicubic(cubes, tmp_path):

@@ -46,6 +46,14 @@ def open_cube(path: str | Path, variable: str | None = None, axes: str | None = 
         raise FormatError(f"{path}: cannot be read as a cube ({_one_line(error)}).") from error
 
 
+def is_one_scene(folder: Path) -> bool:
+    """Whether a folder is a cube itself; pictures among other cubes are only pictures of them."""
+    if zarr_store.FORMAT.recognises(folder, b""):
+        return True
+    others = (path for path in folder.iterdir() if path.suffix.lower() in writable_suffixes())
+    return png_folder.is_series(folder) and next(others, None) is None
+
+
 @contextmanager
 def create_cube(path: str | Path, meta: CubeMeta, *, overwrite: bool = False) -> Iterator[Cube]:
     """A new cube in the format of `path`'s suffix; its name appears only when the block ends well."""

@@ -113,7 +113,8 @@ def write_beside(path: Path, content: bytes, *, overwrite: bool = False) -> None
         part.write_bytes(content)
         rename(part, path)
     except OSError as error:
-        raise unwritable(path, error) from error
+        left = ("What was there before stays.",) if path.exists() else ()
+        raise unwritable(path, error, *left) from error
     finally:
         remove(part)
 

@@ -13,7 +13,7 @@ import imagecodecs
 import numpy as np
 
 from pdenet_cli.cube import Cube, CubeMeta, Pixels
-from pdenet_cli.errors import FormatError, UsageError
+from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.limits import refuse_large_block, refuse_lie
 
@@ -72,6 +72,11 @@ def _recognises(path: Path, head: bytes) -> bool:
     return path.is_dir() and (bool(_pictures(path)) or bool(_scenes(path)))
 
 
+def is_series(folder: Path) -> bool:
+    """Whether a folder holds pictures that differ only in a number, as the bands of a scene do."""
+    return len(_pictures(folder)) > 1 and len(_bands(folder)[0]) > 1
+
+
 def _pictures(folder: Path) -> list[Path]:
     return sorted(p for p in folder.iterdir() if p.suffix.lower() == ".png" and p.is_file())
 
@@ -88,8 +93,6 @@ def _open(path: Path, options: OpenOptions) -> Cube:
             names = ", ".join(p.name for p in scenes[:8])
             raise FormatError(f"{path}: {len(scenes)} folders of PNGs ({names} ...). Name one of them.")
         folder = scenes[0]
-    if options.axes is not None and sorted(options.axes) != ["b", "c", "r"]:
-        raise UsageError(f"--axes {options.axes}: expected b, r and c once each, such as brc.")
     files, notes = _bands(folder)
     heads = [_head(file) for file in files]
     for file, head in zip(files, heads, strict=True):

@@ -119,9 +119,13 @@ def read_prisma(guarded: GuardedFile) -> tuple[CubeMeta, Sliceable, str]:
         fwhm=fwhm,
         gains=gains,
         offsets=offsets,
+        nodata=0.0,
         georeference=_prisma_place(said, rows, columns),
         extra={n: v for n, v in said.items() if not n.startswith(used) and not _is_long(v)},
-        notes=("PRISMA L2D: VNIR and SWIR joined by ascending wavelength, overlapping bands kept",),
+        notes=(
+            "PRISMA L2D: VNIR and SWIR joined by ascending wavelength, overlapping bands kept",
+            "0 taken for nodata, as PRISMA fills what it did not see",
+        ),
     )
     return meta, SortedBands(sources, order), "rbc"
 

@@ -110,6 +110,8 @@ def _enmap_bands(path: Path) -> dict[str, Any]:
     if not mark or not beside:
         return {}
     bands = ElementTree.parse(beside[0]).getroot().findall("specific/bandCharacterisation/bandID")
+    if not bands:  # DESIS calls its file alike and keeps them otherwise
+        return {}
     names = dict(wavelengths="wavelengthCenterOfBand", fwhm="FWHMOfBand", gains="GainOfBand")
     names |= dict(offsets="OffsetOfBand")
     lists = {name: tuple(float(band.findtext(tag)) for band in bands) for name, tag in names.items()}

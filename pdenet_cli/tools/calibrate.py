@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pdenet_cli.calibration import KEY, Calibration, Errors, refuse_hopeless, unseen
-from pdenet_cli.errors import PdenetError, UsageError
+from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.evaluation.trial import coarse, run, scratch
 from pdenet_cli.evaluation.uncertainty import Guess, errors_of
 from pdenet_cli.formats.output import refuse_existing, refuse_folders
@@ -67,7 +67,7 @@ def calibrate(
     """Write `model` again with the factors that make its intervals hold on `scenes`, without those that fail."""
     started = time.monotonic()
     refuse_hopeless(len(scenes), settings.level, delta, certify)
-    if twice := first_repeated(scenes):
+    if twice := first_repeated(scenes, settings):
         raise UsageError(f"{twice} is there twice; what is proved rests on how many scenes there are.")
     if output.suffix != SUFFIX:
         raise UsageError(f"{output}: a model's name must end in {SUFFIX}.")
@@ -80,9 +80,8 @@ def calibrate(
     loaded = replace(loaded, spec=replace(loaded.spec, extra=bare))
     posterior = Posterior(loaded, samples, seed, settings.ensemble)
     if len(posterior) < 2:
-        raise UsageError(
-            f"{loaded.name}: one sample has no spread. Give --samples 2 or more, or --ensemble flips."
-        )
+        way = "--samples 2 or more" if samples < 2 else "--ensemble flips: the network itself has no chance"
+        raise UsageError(f"{loaded.name}: one sample has no spread. Give {way}.")
     errors: list[Errors] = []
     facts: list[dict[str, Any]] = []
     failed: dict[str, str] = {}
@@ -94,10 +93,13 @@ def calibrate(
                 raise
             failed[str(path)] = str(error)
             continue
+        same = [fact["name"] for fact in facts if set(fact["inputs"].values()) & set(inputs.values())]
+        if same:
+            raise UsageError(f"{path} is {same[0]} again; what is proved rests on how many scenes there are.")
         errors.append(found)
         facts.append({"name": path.name, "inputs": inputs, "part": settings.part})
     if not errors:
-        raise UsageError(f"None of {len(scenes)} scenes could be read; {next(iter(failed.values()))}")
+        raise FormatError(f"None of {len(scenes)} scenes could be read; {next(iter(failed.values()))}")
     fit = partial(Calibration.fit, errors, level=settings.level, delta=delta, certify=certify)
     factors = fit().at(settings.level)
     by_others = unseen(errors, settings.level) if len(errors) > 1 else [None]

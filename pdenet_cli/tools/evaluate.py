@@ -108,7 +108,7 @@ class Contest:
     ) -> Evaluation:
         """Score every system on every scene; one of several scenes that fails does not stop the others."""
         started = time.monotonic()
-        if twice := first_repeated(scenes):
+        if twice := first_repeated(scenes, self.settings):
             raise UsageError(f"{twice} is there twice; it would count twice in the means.")
         names = [path.name for path in scenes]
         results: list[SceneResult] = []

@@ -11,7 +11,7 @@ from pdenet_cli import __version__
 from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, PdenetError, UsageError
-from pdenet_cli.formats import open_cube
+from pdenet_cli.formats import is_one_scene, open_cube
 from pdenet_cli.formats.output import refuse_existing, refuse_folders
 from pdenet_cli.models import SUFFIX, ModelSpec, choose_device, find_model, load_model, read_header
 from pdenet_cli.networks import Network, build_network
@@ -137,17 +137,19 @@ def find_cubes(plan: Plan, tell: Watch) -> Iterator[Cube]:
 def _cubes_in(path: Path, plan: Plan, tell: Watch, folders: set[Path]) -> Iterator[Cube]:
     """The cube that `path` is, or those in it; `folders` are those looked into, to which links may lead back."""
     try:
-        yield open_cube(path, plan.variable, plan.axes)
-    except PdenetError as error:
-        if not path.is_dir():
-            if not folders:
-                raise
-            tell(Note(f"left out: {error}"))
-        elif path.resolve() not in folders:
-            folders.add(path.resolve())
-            for child in sorted(path.iterdir()):
-                if not child.name.startswith("."):
-                    yield from _cubes_in(child, plan, tell, folders)
+        if not path.is_dir() or is_one_scene(path):
+            yield open_cube(path, plan.variable, plan.axes)
+            return
+        children = sorted(child for child in path.iterdir() if not child.name.startswith("."))
+    except (PdenetError, OSError) as error:
+        if not folders and isinstance(error, PdenetError):
+            raise
+        tell(Note(f"left out: {error}"))
+        return
+    if path.resolve() not in folders:
+        folders.add(path.resolve())
+        for child in children:
+            yield from _cubes_in(child, plan, tell, folders)
 
 
 def _network(plan: Plan, start: float = 1.0) -> Network:

@@ -74,13 +74,23 @@ def open_truth(path: Path, settings: Settings) -> Cube:
     return cube if settings.bands is None else cube.with_bands(settings.bands)
 
 
-def first_repeated(scenes: Sequence[Path]) -> Path | None:
-    """The first scene that was there before; None: all are different."""
+def files_of(scene: Path, settings: Settings) -> tuple[Path, ...]:
+    """The files that a scene is made of; its name alone where it cannot be read, which is said later."""
+    try:
+        with open_truth(scene, settings) as cube:
+            return cube.files
+    except PdenetError:
+        return (scene,)
+
+
+def first_repeated(scenes: Sequence[Path], settings: Settings) -> Path | None:
+    """The first scene that was there before, maybe by another of its files; None: all differ."""
     seen: set[Path] = set()
     for scene in scenes:
-        if scene.resolve() in seen:
+        files = {file.resolve() for file in files_of(scene, settings)}
+        if files & seen:
             return scene
-        seen.add(scene.resolve())
+        seen |= files
     return None
 
 
@@ -89,12 +99,7 @@ def refuse_to_replace(outputs: Sequence[Path], scenes: Sequence[Path], settings:
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise UsageError(f"{outputs[0]}: two outputs cannot have one name.")
     for scene in scenes if outputs else ():
-        try:
-            with open_truth(scene, settings) as cube:
-                files = cube.files
-        except PdenetError:  # which will be said where the scene is read
-            continue
-        refuse_scenes(outputs, files)
+        refuse_scenes(outputs, files_of(scene, settings))
 
 
 def truth_view(cube: Cube, scale: int, settings: Settings, multiple: int, count: int | None) -> View:

@@ -61,10 +61,9 @@ class Scene:
     def size(self) -> tuple[int, int]:
         return self.pixels.shape[1], self.pixels.shape[2]
 
-    def unit(self, window: Window, bands: slice) -> tuple[NDArray[np.float32], float]:
-        """A part of the scene as 0..1 with holes filled, and the share of it that is not holes."""
-        unit, there = self.radiometry.prepare(self.pixels[(bands, *window.slices)], bands)
-        return unit, float(there.mean())
+    def unit(self, window: Window, bands: slice) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """A part of the scene as 0..1 with holes filled, and where there are none."""
+        return self.radiometry.prepare(self.pixels[(bands, *window.slices)], bands)
 
     def held_out(self, scale: int) -> Window | None:
         """The part that no patch touches; None if the scene is too small."""

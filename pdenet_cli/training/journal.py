@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pdenet_cli.errors import OutputError
+from pdenet_cli.errors import PdenetError
+from pdenet_cli.formats.output import unwritable
 from pdenet_cli.training.loop import Validated
 from pdenet_cli.training.trainer import Stepped
 
@@ -19,27 +20,34 @@ class Journal:
         """Begin the log, or go on with it after `from_step`: what came later happens again."""
         kept = [record for record in read_journal(path) if record["step"] <= from_step] if from_step else []
         self.path = path
-        path.write_text("".join(json.dumps(record) + "\n" for record in kept))
-        self.file = path.open("a", buffering=1)
+        try:
+            path.write_text("".join(json.dumps(record) + "\n" for record in kept))
+            self.file = path.open("a", buffering=1)
+        except OSError as error:
+            raise self._unwritable(error) from error
 
     def add(self, event: Stepped | Validated, **more: Any) -> None:
         kind = "step" if isinstance(event, Stepped) else "validation"
         try:
             self.file.write(json.dumps({"kind": kind} | asdict(event) | more) + "\n")
         except OSError as error:
-            met = f"{self.path}: cannot be written ({error.strerror})"
-            raise OutputError(f"{met}. The last checkpoint stays; --resume goes on from there.") from error
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> PdenetError:
+        return unwritable(self.path, error, "The last checkpoint stays; --resume goes on from there.")
 
     def close(self) -> None:
         self.file.close()
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:
-    """The records of a log; a last line that was never finished is left out."""
+    """The records of a log; a last line that was never finished is left out, as is what is no record."""
     records = []
-    for line in path.read_text().splitlines() if path.exists() else []:
+    for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
         try:
-            records.append(json.loads(line))
+            record = json.loads(line)
         except ValueError:
             continue
+        if isinstance(record, dict) and "step" in record:
+            records.append(record)
     return records

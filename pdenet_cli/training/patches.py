@@ -181,7 +181,7 @@ class Patches:
         wide = int(side * most ** rng.uniform(0, 1))
         for _ in range(TRIES):
             unit, there = scene.unit(place(rng, scene.size, scene.corner(self.scale), wide), run)
-            if there > 0.5:
+            if there.mean() > 0.5:
                 break
         if wide > side:
             large = torch.from_numpy(np.ascontiguousarray(unit))[None]
@@ -198,7 +198,7 @@ class Patches:
             first = np.maximum(0, np.floor(points.min((0, 1))) - CUBIC).astype(int)
             last = np.minimum(size, np.ceil(points.max((0, 1))) + CUBIC).astype(int)
             unit, there = scene.unit(Window(*first.tolist(), *(last - first).tolist()), run)
-            if there > 0.5:
+            if there.mean() > 0.5:
                 break
         places = 2 * (points - first) / (last - first) - 1  # torch counts a picture from -1 to 1, columns first
         grid = torch.from_numpy(np.ascontiguousarray(places[None, :, :, ::-1], np.float32))

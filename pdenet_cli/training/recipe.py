@@ -61,14 +61,18 @@ class Recipe:
                 raise UsageError(f"--recipe: {field.name}={value} is not a number from 0 on.")
         if self.lr <= 0 or min(self.batch, self.patch, self.bands) < 1:
             raise UsageError("--lr, --batch, --patch and --bands must be positive.")
-        if self.zoom < 1 or self.average >= 1:
-            raise UsageError("--recipe: zoom must be at least 1, average less than 1.")
+        if self.zoom < 1 or self.average >= 1 or self.clip <= 0:
+            raise UsageError("--recipe: zoom must be at least 1, average less than 1, clip more than 0.")
+        if more := [name for name in SHARES if getattr(self, name) > 1]:
+            raise UsageError(f"--recipe: {more[0]}={getattr(self, more[0])} is no share of the patches; 1 is all.")
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as JSON holds it."""
         values = {name: value for name, value in asdict(self).items() if name != "schedule"}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
+
+SHARES = ("soft", "negative", "haze", "grain", "skipping", "warp", "collage")
 
 DEFAULTS = {field.name: field.default for field in fields(Recipe) if isinstance(field.default, int | float)}
 """What each number of a recipe is where nothing else is said."""

@@ -17,6 +17,7 @@ from pdenet_cli.training.recipe import DEFAULTS
 from pdenet_cli.training.trainer import Stepped, Trainer
 from pdenet_cli.training.validation import Part
 
+RUN = ("network", "config", "scale", "degradation", "recipe", "seed", "data")  # what makes a run the same
 SAVE_EVERY = 60.0  # seconds between checkpoints
 NOTHING_YET = (False, -1000.0)  # masked, dB: a warm-up never beats the masks
 
@@ -73,7 +74,7 @@ class Sitting:
     def resume(self) -> None:
         """Go on from the checkpoint, if it is of the same run."""
         last = load_model(self.files.last)
-        for name in ("network", "config", "scale", "degradation", "recipe", "seed", "data"):
+        for name in RUN:
             met, wanted = getattr(last.spec, name), getattr(self.spec, name)
             if name == "recipe":
                 met = DEFAULTS | met  # of a version that did not know some of the fields yet
@@ -82,7 +83,10 @@ class Sitting:
                     f"--resume: {self.files.last} is of another run: {_differing(name, met, wanted)}."
                 )
         began, given = last.spec.began_with, self.spec.began_with
-        if given and began and given["sha256"] != began.get("sha256"):  # an older version did not say
+        model = load_model(self.files.model) if self.files.model.exists() else None
+        replaced = model is not None and model.sha256 == given.get("sha256")  # what it began with is gone
+        # An older version did not say.
+        if given and began and given["sha256"] != began.get("sha256") and not replaced:
             raise UsageError(f"--resume: {self.files.last} began with another model than {given.get('name')}.")
         self.spec = replace(self.spec, began_with=began)
         if (values := last.spec.extra.get("training")) is None:
@@ -90,8 +94,10 @@ class Sitting:
         self.trainer.restore(last.network, training_tensors(self.files.last), values)
         self.clock.before, self.took = values["seconds"], values["took"]
         self.best, self.latest = (values["best"][0], values["best"][1]), dict(last.spec.scores)
-        if self.files.model.exists():
-            self.best_spec = load_model(self.files.model).spec
+        if model is not None and all(getattr(model.spec, name) == getattr(last.spec, name) for name in RUN):
+            self.best_spec = model.spec
+        else:
+            self.best = NOTHING_YET  # the best so far is lost, or another's
 
     def run(self, tell: Callable[[Stepped | Validated], None], stop: Callable[[], bool]) -> Trained:
         """Walk the loop to its end or to a stop, with a checkpoint now and then and at the end."""

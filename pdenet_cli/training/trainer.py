@@ -21,6 +21,7 @@ from pdenet_cli.training.patches import Patch, Patches
 from pdenet_cli.training.processes import ALONE, Processes
 from pdenet_cli.training.recipe import Moment, changed
 
+MOST_THREADS = 1024
 PAIR = 2  # of a patch, where a recipe compares them
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -63,10 +64,16 @@ def started_from(network: Network, model: Model) -> Network:
         weights = network.starting_from(model.network.state_dict(), model.scale)
         missing, surplus = network.load_state_dict(weights, strict=False)
     except RuntimeError as error:
-        raise ModelError(f"--init {model.name}: its weights have other shapes ({error}).") from error
+        raise ModelError(f"--init {model.name}: its weights have other shapes ({_first(error)}).") from error
     if wrong := [name for name in (*missing, *surplus) if not name.endswith(".chance")]:
         raise ModelError(f"--init {model.name}: its network is another one ({wrong[0]} does not fit).")
     return network
+
+
+def _first(error: RuntimeError) -> str:
+    """The first of the shapes that torch complains of."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next((line for line in lines if line.startswith("size mismatch")), lines[0]).rstrip(".")
 
 
 def name_of(network: Network) -> str:
@@ -77,8 +84,8 @@ def name_of(network: Network) -> str:
 def use_threads(count: int | None) -> None:
     """Let torch use so many cores; None: as many as it likes."""
     if count is not None:
-        if count < 1:
-            raise UsageError(f"--threads {count}: at least one is needed.")
+        if not 1 <= count <= MOST_THREADS:
+            raise UsageError(f"--threads {count}: give a number from 1 to {MOST_THREADS}.")
         torch.set_num_threads(count)
 
 

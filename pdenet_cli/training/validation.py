@@ -18,6 +18,7 @@ from pdenet_cli.training.data import Scene
 LARGEST = 32  # low-resolution pixels on a side
 ALL_BANDS = 32  # up to here a spectrum is taken whole
 RUN = 16
+LEAST = 0.1  # of a part's spectra that must be whole
 DRAWS = 4
 
 
@@ -28,23 +29,27 @@ class Part:
     name: str
     low: Tensor
     high: Tensor
+    there: Tensor  # where the truth has a value
     bicubic: dict[str, float]
 
 
 def held_out_parts(
     scenes: Sequence[Scene], degradation: Degradation, seed: int, bands: int | None = None
 ) -> list[Part]:
-    """The validation part of every scene that is large enough to give one."""
+    """The validation part of every scene that is large enough to give one, and not mostly holes there."""
     parts = []
     for scene in scenes:
         window = scene.held_out(degradation.scale)
         if window is None or (bands is not None and len(scene.pixels) < bands):
             continue
         window = _middle(window, LARGEST * degradation.scale, degradation.scale)
-        runs = [torch.from_numpy(scene.unit(window, run)[0]) for run in _runs(len(scene.pixels), bands)]
-        high = torch.stack(runs)
+        runs = [scene.unit(window, run) for run in _runs(len(scene.pixels), bands)]
+        high, there = (torch.stack([torch.from_numpy(run[i]) for run in runs]) for i in (0, 1))
+        if there.all(1).double().mean() < LEAST:
+            continue
         low = degradation(high, torch.Generator().manual_seed(seed))
-        parts.append(Part(scene.name, low, high, _score(bicubic_up(low, degradation.scale), high)))
+        bicubic = _score(bicubic_up(low, degradation.scale), high, there)
+        parts.append(Part(scene.name, low, high, there, bicubic))
     return parts
 
 
@@ -72,24 +77,25 @@ def validate(network: Network, parts: Sequence[Part], draw: Draw | None, device:
             samples = network(low) if draw is None else network.samples(low, draw)
             means.append(samples.mean(0).cpu())
             singles.append(samples[0].cpu())
-        single = _score(torch.stack(singles), part.high)["psnr"]
+        single = _score(torch.stack(singles), part.high, part.there)["psnr"]
         bicubic = {f"bicubic_{name}": value for name, value in part.bicubic.items()}
         name, again = part.name, 2
         while name in cubes:
             name, again = f"{part.name} ({again})", again + 1
-        cubes[name] = _score(torch.stack(means), part.high) | {"single_psnr": single} | bicubic
+        cubes[name] = _score(torch.stack(means), part.high, part.there) | {"single_psnr": single} | bicubic
     network.train()
     names = ("psnr", "sam", "single_psnr", "bicubic_psnr", "bicubic_sam")
     mean = {name: sum(cube[name] for cube in cubes.values()) / len(cubes) for name in names}
     return mean | {"draws": 0 if draw is None else len(draw), "cubes": cubes}
 
 
-def _score(estimate: Tensor, truth: Tensor) -> dict[str, float]:
-    """Mean PSNR of the bands in dB (range 1) and mean spectral angle in degrees, both clipped to 0..1."""
+def _score(estimate: Tensor, truth: Tensor, there: Tensor) -> dict[str, float]:
+    """Mean PSNR of the bands in dB (range 1), and mean angle in degrees of whole spectra; both clipped to 0..1."""
     estimate, truth = estimate.double().clamp(0, 1), truth.double().clamp(0, 1)
-    errors = (estimate - truth).square().mean((2, 3)).clamp_min(1e-10)  # (runs, bands)
+    errors = ((estimate - truth).square() * there).sum((2, 3)) / there.sum((2, 3))  # (runs, bands)
+    errors = errors.clamp_min(1e-10)
     product = (estimate * truth).sum(1)
     norms = estimate.norm(dim=1) * truth.norm(dim=1)
     cosine = torch.where(norms > 1e-12, product / norms.clamp_min(1e-12), 1.0)  # no spectrum, no angle
-    angle = torch.acos(cosine.clamp(-1, 1))
+    angle = torch.acos(cosine.clamp(-1, 1))[there.all(1)]
     return {"psnr": float(-10 * errors.log10().mean()), "sam": float(angle.mean().rad2deg())}
