@@ -340,6 +340,34 @@ def test_a_prisma_scene_joins_its_cubes_by_wavelength(centres, tmp_path):
     assert meta.extra["Product_StartTime"] == "2020-05-24"
 
 
+def neon(path, **texts):
+    texts = {"Map_Info": "UTM,  1, 1,  725000, 4701000,  1.0, 1.0, 18, North, WGS-84, units=Meters, 0"} | texts
+    with h5py.File(path, "w") as file:
+        cube = file.create_dataset("HARV/Reflectance/Reflectance_Data", data=numbers((6, 5, 3), "<i2"))
+        cube.attrs.update(
+            {"Scale_Factor": 10000.0, "Data_Ignore_Value": -9999.0, "Spatial_Resolution_X_Y": [1.0, 1]}
+        )
+        data = file.create_group("HARV/Reflectance/Metadata")
+        data["Spectral_Data/Wavelength"] = [400.0, 500.0, 600.0]
+        for name, text in texts.items():
+            data[f"Coordinate_System/{name}"] = text
+
+
+def test_a_neon_scene_lies_where_its_map_info_says(tmp_path):
+    neon(tmp_path / "a.h5", **{"EPSG Code": "32618"})
+    meta = open_cube(tmp_path / "a.h5").meta
+    assert (meta.shape(), meta.nodata, meta.reflectance_scale) == ((3, 6, 5), -9999, 10000)
+    assert (meta.wavelengths, meta.wavelength_units) == ((400, 500, 600), "Nanometers")
+    assert (meta.georeference.crs, meta.georeference.transform) == ("EPSG:32618", (725000, 1, 0, 4701000, 0, -1))
+    assert not {"Scale_Factor", "Spatial_Resolution_X_Y"} & set(meta.extra)
+    neon(tmp_path / "b.h5", **{"EPSG Code": "none"})
+    assert open_cube(tmp_path / "b.h5").meta.georeference.crs == "EPSG:32618"  # by the zone
+    neon(tmp_path / "c.h5", Map_Info="UTM, 1, 1, 725000, 4701000, 1, 1, rotation=much")
+    meta = open_cube(tmp_path / "c.h5").meta
+    assert meta.georeference.transform is None
+    assert any("not understood" in note for note in meta.notes)
+
+
 def hostile(path, kind):
     """A file of the given kind, and which variable to ask for."""
     secret = path.with_name("secret.bin")

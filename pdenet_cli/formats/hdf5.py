@@ -25,6 +25,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
             meta, array, axes = labelled.read(guarded, options)
         if products.is_emit(guarded):
             meta = products.place_emit(guarded, meta)
+        meta = products.place_neon(guarded, meta)
         return Cube(path, meta, array, axes, guarded.file.close)
     except BaseException:
         guarded.file.close()

@@ -215,6 +215,21 @@ class GuardedFile:
         self.trust(dataset)
         return plain(GuardedArray(self.path, dataset)[()])
 
+    def text(self, name: str) -> str | None:
+        """A dataset that is one short text; None if it is anything else or not there."""
+        if not self.has(name):
+            return None
+        dataset = self.at(name)
+        try:
+            single = dataset.size == 1 and h5py.check_string_dtype(dataset.dtype) is not None
+            if not single or dataset.external or dataset.is_virtual or dataset.dtype.itemsize > SMALL_BYTES:
+                return None
+            value = plain(dataset[()])
+        except (OSError, RuntimeError, ValueError, TypeError):
+            return None
+        value = value[0] if isinstance(value, list) else value
+        return value if isinstance(value, str) else None
+
 
 def _variable(dataset: h5py.Dataset) -> Variable:
     return Variable(dataset.name.lstrip("/"), tuple(dataset.shape), number_type(dataset))

@@ -1,4 +1,4 @@
-"""Satellite products in HDF5 that are recognised by their groups: EMIT L2A and PRISMA L2D."""
+"""Products in HDF5 that are recognised by their groups: EMIT L2A, PRISMA L2D and NEON's reflectance."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from pdenet_cli.cube import CubeMeta, Pixels, Sliceable
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.attributes import numbers
+from pdenet_cli.formats.envi_header import Header
 from pdenet_cli.formats.hdf5_guard import GuardedArray, GuardedFile
 from pdenet_cli.georeference import Georeference, GroundPoint
 
@@ -49,6 +50,30 @@ def place_emit(guarded: GuardedFile, meta: CubeMeta) -> CubeMeta:
 def _spread(size: int) -> list[int]:
     """At most 32 places from the first to the last."""
     return sorted({int(place) for place in np.linspace(0, size - 1, min(size, POINTS_A_SIDE)).round()})
+
+
+NEON_CUBE, NEON_SYSTEM = "Reflectance_Data", "Metadata/Coordinate_System"
+
+
+def place_neon(guarded: GuardedFile, meta: CubeMeta) -> CubeMeta:
+    """A cube of NEON's placed by the map info in a dataset near it; any other cube as it is."""
+    group, _, name = (meta.variable or "").rpartition("/")
+    told = guarded.text(f"{group}/{NEON_SYSTEM}/Map_Info") if name == NEON_CUBE else None
+    if told is None:
+        return meta
+    try:
+        place = Header(guarded.path, {"map info": told}).georeference()
+    except ValueError:
+        return meta.noting(f"{NEON_SYSTEM}/Map_Info is not understood: {told[:60]}")
+    code = guarded.text(f"{group}/{NEON_SYSTEM}/EPSG Code") or ""
+    scale = numbers(meta.extra.get("Scale_Factor"))
+    return replace(
+        meta,
+        georeference=replace(place, crs=f"EPSG:{int(code)}") if code.isdecimal() else place,
+        wavelength_units=meta.wavelength_units or "Nanometers",
+        reflectance_scale=meta.reflectance_scale or (scale[0] if scale and scale[0] > 1 else None),
+        extra={n: v for n, v in meta.extra.items() if n not in ("Scale_Factor", "Spatial_Resolution_X_Y")},
+    ).noting(f"placed by {NEON_SYSTEM}/Map_Info")
 
 
 PRISMA_FIELDS = "HDFEOS/SWATHS/PRS_L2D_HCO/Data Fields"
