@@ -93,7 +93,7 @@ def calibrate(
                 raise
             failed[str(path)] = str(error)
             continue
-        same = [fact["name"] for fact in facts if set(fact["inputs"].values()) & set(inputs.values())]
+        same = [fact["name"] for fact in facts if sorted(fact["inputs"].values()) == sorted(inputs.values())]
         if same:
             raise UsageError(f"{path} is {same[0]} again; what is proved rests on how many scenes there are.")
         errors.append(found)
