@@ -216,7 +216,7 @@ def test_a_second_header_hides_nothing(tmp_path):
 
 
 def png_scene(folder, bands=31, dtype="u2", name="balloons_ms_{:02d}.png", seed=0):
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     top = np.iinfo(dtype).max
     pixels = np.random.default_rng(seed).integers(0, top, (bands, 8, 9), dtype, endpoint=True)
     for band in range(bands):
@@ -247,6 +247,22 @@ def test_bands_are_sorted_by_their_number_and_others_ignored(tmp_path):
     assert cube.meta.band_names[-1] == "b12"
     assert "1 other PNGs" in cube.meta.notes[0]
     assert "such as 5" in cube.meta.notes[1]
+
+
+def test_the_number_of_a_band_may_stand_anywhere_in_its_name(tmp_path):
+    pixels = png_scene(tmp_path / "a", bands=12, name="band{:02d}_refl.png")
+    np.testing.assert_array_equal(open_cube(tmp_path / "a").read(), pixels)
+    pixels = png_scene(tmp_path / "b", bands=3, name="scene_{}00nm.png")
+    cube = open_cube(tmp_path / "b")
+    np.testing.assert_array_equal(cube.read(), pixels)
+    assert (cube.meta.wavelengths, cube.meta.wavelength_units) == ((100, 200, 300), "Nanometers")
+    assert cube.meta.notes == ()
+
+
+def test_two_series_of_one_length_are_not_chosen_from(tmp_path):
+    for name in ("a_{}.png", "b_{}.png"):
+        png_scene(tmp_path / "scene", bands=3, name=name)
+    assert "two series of 3 PNGs, with a_1.png and b_1.png" in refuses_in(tmp_path / "scene")
 
 
 def test_colour_pngs_count_as_grey_only_if_their_channels_are_equal(tmp_path):

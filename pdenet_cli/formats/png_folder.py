@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from pdenet_cli.formats.limits import refuse_large_block, refuse_lie
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 CHANNELS = {0: 1, 2: 3, 4: 2, 6: 4}  # by PNG's colour types; 3, a palette, is no number of light
 KEPT_BYTES = 256 << 20
+LAST_NUMBER, FIRST_NUMBER = r"(.*?)(\d*)()", r"(\D*)(\d*)(.*)"  # of a name: before it, the number, after it
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     array = PngBands(files, dtype, (rows, columns))
     if channels > 1:
         array.band(0)  # a folder of photographs shows itself at once
-    wavelengths = None
+    wavelengths = _wavelengths(files)
     if len(files) == 31 and all(re.search(r"_ms_\d\d$", file.stem) for file in files):
         wavelengths = tuple(float(nm) for nm in range(400, 701, 10))
         notes += ("wavelengths 400 to 700 nm, as the CAVE scenes have them",)
@@ -121,24 +123,44 @@ def _open(path: Path, options: OpenOptions) -> Cube:
 
 
 def _bands(folder: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """The PNGs of the largest series, those that differ only in the number at the end, in its order."""
-    series: dict[str, dict[int, Path]] = defaultdict(dict)
-    for file in _pictures(folder):
-        name, number = re.fullmatch(r"(.*?)(\d*)", file.stem, re.DOTALL).groups()  # type: ignore[union-attr]
-        place = int(number or -1)
-        if place in series[name]:
-            raise FormatError(f"{folder}: {series[name][place].name} and {file.name} have the same number.")
-        series[name][place] = file
-    largest = max(series.values(), key=len)
+    """The PNGs of the largest series, in its order."""
+    pictures = _pictures(folder)
+    series = _series(folder, pictures, LAST_NUMBER)
+    if len(pictures) > 1 and max(map(len, series.values())) == 1:
+        series = _series(folder, pictures, FIRST_NUMBER)  # band01_refl, scene_400nm
+    largest, *others = sorted(series.values(), key=len, reverse=True)
+    if others and len(others[0]) == len(largest) > 1:
+        names = " and ".join(next(iter(one.values())).name for one in (largest, others[0]))
+        raise FormatError(f"{folder}: two series of {len(largest)} PNGs, with {names}. Keep one of them there.")
     numbers = sorted(largest)
     notes: tuple[str, ...] = ()
     ignored = sum(len(s) for s in series.values()) - len(largest)
     if ignored:
         notes += (f"{ignored} other PNGs in the folder are ignored",)
+    if _wavelengths(tuple(largest.values())):
+        return tuple(largest[n] for n in numbers), notes
     gaps = [n for n in range(numbers[0], min(numbers[-1], numbers[0] + 100_000)) if n not in largest]
     if gaps:
         notes += (f"{len(gaps)} numbers are missing between the first band and the last, such as {gaps[0]}",)
     return tuple(largest[n] for n in numbers), notes
+
+
+def _wavelengths(files: Sequence[Path]) -> tuple[float, ...] | None:
+    """Those that names such as scene_400nm say."""
+    found = [re.search(r"(\d+(?:\.\d+)?)[ _-]?nm(?![a-z])", file.stem, re.IGNORECASE) for file in files]
+    return tuple(float(match[1]) for match in found if match) if all(found) else None
+
+
+def _series(folder: Path, pictures: Sequence[Path], pattern: str) -> dict[tuple[str, ...], dict[int, Path]]:
+    """Pictures whose names differ only in one number, by that number."""
+    series: dict[tuple[str, ...], dict[int, Path]] = defaultdict(dict)
+    for file in pictures:
+        before, number, after = re.fullmatch(pattern, file.stem, re.DOTALL).groups()  # type: ignore[union-attr]
+        place, own = int(number or -1), series[before, after]
+        if place in own:
+            raise FormatError(f"{folder}: {own[place].name} and {file.name} have the same number.")
+        own[place] = file
+    return series
 
 
 def _head(file: Path) -> tuple[int, int, np.dtype[Any], int]:
