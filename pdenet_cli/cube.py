@@ -30,6 +30,9 @@ NANOMETRES = {
 }
 """How many nanometres there are in one, and how files call it."""
 
+# Neither 1/cm nor cm-1 is a length.
+WAVELENGTH_UNIT = rf"(?<![\w/])({'|'.join(NANOMETRES.values())})(?!\w)(?!\W*[-−⁻]\s*[1¹])"
+
 
 @dataclass(frozen=True)
 class Window:
@@ -139,10 +142,8 @@ class CubeMeta:
         unit = (self.wavelength_units or "unknown").strip().lower()
         if unit in ("", "unknown"):
             return values * (1e9 if values.max() < 0.001 else 1e3 if values.max() < 100 else 1)
-        called = (
-            nm for nm, words in NANOMETRES.items() if re.match(rf"({words})(?!\w|\W*-)", unit)
-        )  # cm-1 is none
-        factor = next(called, None)
+        found = re.search(WAVELENGTH_UNIT, unit)
+        factor = next((nm for nm, words in NANOMETRES.items() if found and re.fullmatch(words, found[0])), None)
         return None if factor is None else values * factor
 
     def noting(self, *notes: str) -> CubeMeta:
@@ -238,13 +239,13 @@ class Cube:
         array[key] = pixels.transpose(["brc".index(axis) for axis in self.axes])
 
     def _key(self, window: Window | None, bands: slice) -> tuple[slice, ...]:
-        """Where the pixels are in the array; UsageError if not all of them are in the scene."""
+        """Where the pixels are in the array; UsageError if the window is not in the scene."""
         window = self.meta.window if window is None else window
         if window != window.grown(0, within=self.meta.window) or min(window.rows, window.columns) < 0:
             size = f"{self.meta.rows} x {self.meta.columns}"
             raise UsageError(f"{self.path}: {window} is not within its {size} pixels.")
         if bands.step is not None and bands.step < 1:
-            raise UsageError(f"{self.path}: bands are written in their order, not by steps of {bands.step}.")
+            raise UsageError(f"{self.path}: bands go by steps of 1 or more, not {bands.step}.")
         rows, columns = window.slices
         return tuple(dict(b=bands, r=rows, c=columns)[axis] for axis in self.axes)
 

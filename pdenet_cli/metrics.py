@@ -112,6 +112,8 @@ class Tally:
 
 def means_over(scenes: Sequence[Mapping[K, Mapping[str, float]]]) -> dict[K, dict[str, float]]:
     """The mean of each metric for each estimate, over scenes on which every estimate has it; else NaN."""
+    if len(scenes) == 1:
+        return {name: dict(scores) for name, scores in scenes[0].items()}
     kept = {metric: comparable(scenes, metric) for metric in next(iter(scenes[0].values()))}
     return {
         name: {m: fmean(s[name][m] for s in counted) if counted else nan for m, counted in kept.items()}

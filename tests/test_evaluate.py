@@ -272,7 +272,15 @@ def test_a_scene_too_small_for_a_metric_does_not_take_it_from_the_others(pdenet,
     assert plainer.partly["MPSNR"] == plainer.partly["CC"] == 1  # bicubic makes no error there
     assert plainer.means()["chance"]["MPSNR"] == pytest.approx(alone.means()["chance"]["MPSNR"])
     ran = pdenet("evaluate", "--model", models["chance"], "--samples", 2, truth[0], small)
-    assert "means of fewer scenes than 2: MSSIM of 1" in ran.stdout
+    assert "Means of fewer scenes than 2: MSSIM of 1" in ran.stdout
+
+
+def test_an_output_in_a_folder_that_is_no_scene_is_no_matter(pdenet, truth, models, tmp_path):
+    (tmp_path / "folder").mkdir()
+    csv = tmp_path / "folder" / "o.csv"
+    ran = pdenet("evaluate", "--model", "bicubic", truth[0], tmp_path / "folder", "--csv", csv)
+    assert ran.returncode == 7, ran.stderr  # the folder is no cube; the scene is scored
+    assert csv.exists()
 
 
 def test_bicubic_alone_is_scored_at_any_scale(pdenet, truth):

@@ -265,7 +265,20 @@ def test_memory_is_what_the_control_group_leaves(tmp_path):
 @pytest.mark.parametrize(
     ("unit", "first"),
     [
-        *((unit, 550.0) for unit in ("Nanometers", "nm", "nanometre", None, "Unknown", "nm (vacuum)")),
+        *(
+            (unit, 550.0)
+            for unit in (
+                "Nanometers",
+                "nm",
+                "nanometre",
+                None,
+                "Unknown",
+                "nm (vacuum)",
+                "[nm]",
+                "Wavelength (nm)",
+                "nm - air",
+            )
+        ),
         *((unit, 0.55) for unit in ("Micrometers", "um", "µm", "microns", "", "unknown")),
         *((unit, 5500.0) for unit in ("Angstroms", "Å")),
         *((unit, 5.5e-7) for unit in ("Meters", "m", None)),
@@ -277,7 +290,7 @@ def test_wavelengths_are_nanometres_whatever_their_unit(unit, first):
     np.testing.assert_allclose(meta.wavelengths_nm, [550, 1100])
 
 
-@pytest.mark.parametrize("unit", ["Wavenumber", "GHz", "MHz", "Index", "cm-1", "cm^-1", "1/cm"])
+@pytest.mark.parametrize("unit", ["Wavenumber", "GHz", "MHz", "Index", "cm-1", "cm^-1", "1/cm", "cm⁻¹"])
 def test_what_is_no_length_is_no_wavelength(unit):
     assert CubeMeta(1, 1, 1, np.dtype("u1"), wavelengths=(550.0,), wavelength_units=unit).wavelengths_nm is None
 

@@ -362,10 +362,11 @@ def test_a_neon_scene_lies_where_its_map_info_says(tmp_path):
     assert not {"Scale_Factor", "Spatial_Resolution_X_Y"} & set(meta.extra)
     neon(tmp_path / "b.h5", **{"EPSG Code": "none"})
     assert open_cube(tmp_path / "b.h5").meta.georeference.crs == "EPSG:32618"  # by the zone
-    neon(tmp_path / "c.h5", Map_Info="UTM, 1, 1, 725000, 4701000, 1, 1, rotation=much")
-    meta = open_cube(tmp_path / "c.h5").meta
-    assert meta.georeference.transform is None
-    assert any("not understood" in note for note in meta.notes)
+    for told in ("UTM, 1, 1, 725000, 4701000, 1, 1, rotation=much", "UTM, 1, 1", "UTM, a, b, c, d, e, f", [1.0]):
+        neon(tmp_path / "c.h5", Map_Info=told)
+        meta = open_cube(tmp_path / "c.h5").meta
+        assert meta.georeference.transform is None
+        assert any("not understood" in note for note in meta.notes) or told == [1.0]
 
 
 def hostile(path, kind):

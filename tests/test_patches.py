@@ -234,6 +234,9 @@ def test_a_picture_among_cubes_is_no_cube_and_a_series_of_them_is_one(tmp_path):
         png(tmp_path / name)
     assert found() == ["a.hdr", "scene"]
     assert any("a_preview.png" in note.text for note in told)
+    for name in ("b_1.png", "b_2.png", "a_1.png", "a_2.png"):
+        png(tmp_path / name)
+    assert found() == ["a.hdr", "scene"]
     png(tmp_path / "scene" / "s_ms_03.png", side=30)
     assert found() == ["a.hdr"]
     assert any("All bands must be alike" in note.text for note in told)

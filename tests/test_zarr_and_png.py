@@ -257,6 +257,14 @@ def test_the_number_of_a_band_may_stand_anywhere_in_its_name(tmp_path):
     np.testing.assert_array_equal(cube.read(), pixels)
     assert (cube.meta.wavelengths, cube.meta.wavelength_units) == ((100, 200, 300), "Nanometers")
     assert cube.meta.notes == ()
+    for name in ("scene1_{}nm.png", "2019_band{:02d}_refl.png", "s_{}.5nm.png"):
+        folder = tmp_path / name[:6]
+        pixels = png_scene(folder, bands=4, name=name)
+        for picture in (1, 2):
+            (folder / f"rgb{picture}.png").write_bytes(imagecodecs.png_encode(np.zeros((2, 2, 3), "u1")))
+        np.testing.assert_array_equal(open_cube(folder).read(), pixels)
+    png_scene(tmp_path / "c", bands=3, name="em5nm_{}.png")
+    assert open_cube(tmp_path / "c").meta.wavelengths is None
 
 
 def test_two_series_of_one_length_are_not_chosen_from(tmp_path):

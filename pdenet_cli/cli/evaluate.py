@@ -231,9 +231,8 @@ def _show(evaluation: Evaluation) -> None:
         left = f"{scene.share_left_out:.2%} of the numbers left out ({scene.bands_left_out} bands, nodata)"
         size = f"{len(scene.bands)} bands, {scene.rows} x {scene.columns} pixels"
         out.print(f"[dim]{escape(scene.name)}: {size}; {left}; 0..1 is {escape(scene.radiometry)}[/]")
-    if len(evaluation.scenes) > 1 and (partly := evaluation.partly):
-        told = ", ".join(f"{name} of {count}" for name, count in partly.items())
-        out.print(f"[dim]means of fewer scenes than {len(evaluation.scenes)}: {told}[/]")
+    for remark in evaluation.remarks():
+        out.print(f"[dim]{escape(remark)}[/]")
     job = evaluation.job
     gain = f"; gain: over {evaluation.baseline}" if evaluation.baseline else ""
     how = f"protocol {job['protocol']}, {evaluation.problem}, {job['part']}"

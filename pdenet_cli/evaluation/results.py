@@ -83,9 +83,17 @@ class Evaluation:
 
     @property
     def partly(self) -> dict[str, int]:
-        """The metrics that some scenes do not have, and how many do."""
-        counts = {m.name: len(comparable(self._values, m.name)) for m in self.metrics}
+        """The metrics that not all of several scenes have, and how many do."""
+        several = self.metrics if len(self.scenes) > 1 else ()
+        counts = {m.name: len(comparable(self._values, m.name)) for m in several}
         return {name: count for name, count in counts.items() if count < len(self.scenes)}
+
+    def remarks(self) -> Iterator[str]:
+        """What must be known to read the scores."""
+        yield from self.notes
+        if partly := self.partly:
+            told = ", ".join(f"{name} of {count}" for name, count in partly.items())
+            yield f"Means of fewer scenes than {len(self.scenes)}: {told}."
 
     @property
     def _values(self) -> list[dict[str, Values]]:
@@ -120,7 +128,7 @@ class Evaluation:
             "scenes": scenes,
             "sampling": {name: _study(study) for name, study in self.studies.items()},
             "failed": self.failed,
-            "notes": list(self.notes),
+            "notes": list(self.remarks()),
             "seconds": self.seconds,
         }
         plain: dict[str, Any] = finite(everything)

@@ -47,11 +47,12 @@ def open_cube(path: str | Path, variable: str | None = None, axes: str | None = 
 
 
 def is_one_scene(folder: Path) -> bool:
-    """Whether a folder is a cube itself; pictures among other cubes are only pictures of them."""
+    """Whether a folder is a cube itself; pictures beside cubes or folders are only pictures of something."""
     if zarr_store.FORMAT.recognises(folder, b""):
         return True
-    others = (path for path in folder.iterdir() if path.suffix.lower() in writable_suffixes())
-    return png_folder.is_series(folder) and next(others, None) is None
+    seen = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    others = any(path.is_dir() or path.suffix.lower() in writable_suffixes() for path in seen)
+    return not others and png_folder.is_series(folder)
 
 
 @contextmanager

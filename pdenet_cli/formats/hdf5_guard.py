@@ -219,8 +219,8 @@ class GuardedFile:
         """A dataset that is one short text; None if it is anything else or not there."""
         if not self.has(name):
             return None
-        dataset = self.at(name)
         try:
+            dataset = self.at(name)
             single = dataset.size == 1 and h5py.check_string_dtype(dataset.dtype) is not None
             if not single or dataset.external or dataset.is_virtual or dataset.dtype.itemsize > SMALL_BYTES:
                 return None
@@ -228,7 +228,7 @@ class GuardedFile:
         except (OSError, RuntimeError, ValueError, TypeError):
             return None
         value = value[0] if isinstance(value, list) else value
-        return value if isinstance(value, str) else None
+        return value if isinstance(value, str) and len(value) <= SMALL_BYTES else None
 
 
 def _variable(dataset: h5py.Dataset) -> Variable:

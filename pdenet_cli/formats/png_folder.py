@@ -7,6 +7,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from pdenet_cli.formats.limits import refuse_large_block, refuse_lie
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 CHANNELS = {0: 1, 2: 3, 4: 2, 6: 4}  # by PNG's colour types; 3, a palette, is no number of light
 KEPT_BYTES = 256 << 20
-LAST_NUMBER, FIRST_NUMBER = r"(.*?)(\d*)()", r"(\D*)(\d*)(.*)"  # of a name: before it, the number, after it
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,10 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 def is_series(folder: Path) -> bool:
     """Whether a folder holds pictures that differ only in a number, as the bands of a scene do."""
-    return len(_pictures(folder)) > 1 and len(_bands(folder)[0]) > 1
+    try:
+        return len(_pictures(folder)) > 1 and len(_bands(folder)[0]) > 1
+    except FormatError:
+        return False
 
 
 def _pictures(folder: Path) -> list[Path]:
@@ -123,44 +127,39 @@ def _open(path: Path, options: OpenOptions) -> Cube:
 
 
 def _bands(folder: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """The PNGs of the largest series, in its order."""
-    pictures = _pictures(folder)
-    series = _series(folder, pictures, LAST_NUMBER)
-    if len(pictures) > 1 and max(map(len, series.values())) == 1:
-        series = _series(folder, pictures, FIRST_NUMBER)  # band01_refl, scene_400nm
-    largest, *others = sorted(series.values(), key=len, reverse=True)
-    if others and len(others[0]) == len(largest) > 1:
-        names = " and ".join(next(iter(one.values())).name for one in (largest, others[0]))
-        raise FormatError(f"{folder}: two series of {len(largest)} PNGs, with {names}. Keep one of them there.")
-    numbers = sorted(largest)
+    """The PNGs of the longest series, those whose names differ in one number, in its order."""
+    series: dict[tuple[str, str], list[tuple[float, Path]]] = defaultdict(list)
+    for file in _pictures(folder):
+        for number in NUMBER.finditer(file.stem):
+            around = file.stem[: number.start()], file.stem[number.end() :]
+            series[around].append((float(number[0]), file))
+        if not NUMBER.search(file.stem):
+            series[file.stem, ""].append((0.0, file))
+    longest, *others = sorted(series, key=lambda around: (len(series[around]), not around[1]), reverse=True)
+    chosen = sorted(series[longest])
+    if others and len(chosen) > 1 and (len(series[others[0]]), not others[0][1]) == (len(chosen), not longest[1]):
+        names = " and ".join(min(series[around])[1].name for around in (longest, others[0]))
+        raise FormatError(f"{folder}: two series of {len(chosen)} PNGs, with {names}. Keep one of them there.")
+    for (place, file), (next_place, other) in pairwise(chosen):
+        if place == next_place:
+            raise FormatError(f"{folder}: {file.name} and {other.name} have the same number.")
+    files = tuple(file for _, file in chosen)
     notes: tuple[str, ...] = ()
-    ignored = sum(len(s) for s in series.values()) - len(largest)
-    if ignored:
+    if ignored := len(_pictures(folder)) - len(files):
         notes += (f"{ignored} other PNGs in the folder are ignored",)
-    if _wavelengths(tuple(largest.values())):
-        return tuple(largest[n] for n in numbers), notes
-    gaps = [n for n in range(numbers[0], min(numbers[-1], numbers[0] + 100_000)) if n not in largest]
-    if gaps:
+    first, last = int(chosen[0][0]), int(chosen[-1][0])
+    there = {number for number, _ in chosen}
+    gaps = [n for n in range(first, min(last, first + 100_000)) if n not in there]
+    if gaps and _wavelengths(files) is None:
         notes += (f"{len(gaps)} numbers are missing between the first band and the last, such as {gaps[0]}",)
-    return tuple(largest[n] for n in numbers), notes
+    return files, notes
 
 
 def _wavelengths(files: Sequence[Path]) -> tuple[float, ...] | None:
     """Those that names such as scene_400nm say."""
     found = [re.search(r"(\d+(?:\.\d+)?)[ _-]?nm(?![a-z])", file.stem, re.IGNORECASE) for file in files]
-    return tuple(float(match[1]) for match in found if match) if all(found) else None
-
-
-def _series(folder: Path, pictures: Sequence[Path], pattern: str) -> dict[tuple[str, ...], dict[int, Path]]:
-    """Pictures whose names differ only in one number, by that number."""
-    series: dict[tuple[str, ...], dict[int, Path]] = defaultdict(dict)
-    for file in pictures:
-        before, number, after = re.fullmatch(pattern, file.stem, re.DOTALL).groups()  # type: ignore[union-attr]
-        place, own = int(number or -1), series[before, after]
-        if place in own:
-            raise FormatError(f"{folder}: {own[place].name} and {file.name} have the same number.")
-        own[place] = file
-    return series
+    said = [float(match[1]) for match in found if match]
+    return tuple(said) if len(set(said)) == len(files) else None
 
 
 def _head(file: Path) -> tuple[int, int, np.dtype[Any], int]:

@@ -61,19 +61,23 @@ def place_neon(guarded: GuardedFile, meta: CubeMeta) -> CubeMeta:
     told = guarded.text(f"{group}/{NEON_SYSTEM}/Map_Info") if name == NEON_CUBE else None
     if told is None:
         return meta
+    code = guarded.text(f"{group}/{NEON_SYSTEM}/EPSG Code") or ""
     try:
         place = Header(guarded.path, {"map info": told}).georeference()
     except ValueError:
-        return meta.noting(f"{NEON_SYSTEM}/Map_Info is not understood: {told[:60]}")
-    code = guarded.text(f"{group}/{NEON_SYSTEM}/EPSG Code") or ""
+        place = Georeference()
+    if place.transform is None:
+        meta = meta.noting(f"{NEON_SYSTEM}/Map_Info is not understood: {told[:60]}")
+    else:
+        place = replace(place, crs=f"EPSG:{int(code)}") if code.isdecimal() else place
+        meta = replace(meta, georeference=place).noting(f"placed by {NEON_SYSTEM}/Map_Info")
     scale = numbers(meta.extra.get("Scale_Factor"))
     return replace(
         meta,
-        georeference=replace(place, crs=f"EPSG:{int(code)}") if code.isdecimal() else place,
         wavelength_units=meta.wavelength_units or "Nanometers",
         reflectance_scale=meta.reflectance_scale or (scale[0] if scale and scale[0] > 1 else None),
         extra={n: v for n, v in meta.extra.items() if n not in ("Scale_Factor", "Spatial_Resolution_X_Y")},
-    ).noting(f"placed by {NEON_SYSTEM}/Map_Info")
+    )
 
 
 PRISMA_FIELDS = "HDFEOS/SWATHS/PRS_L2D_HCO/Data Fields"

@@ -57,7 +57,7 @@ def evaluation_page(evaluation: Evaluation, title: str = "pdenet evaluate") -> s
         f'<p class="soft">{escape(_summary(evaluation))}</p>',
         "<h2>Scores</h2>",
         *(_table(caption, table, evaluation) for caption, table in evaluation.tables()),
-        *(f"<p>{escape(note)}</p>" for note in evaluation.notes),
+        *(f"<p>{escape(note)}</p>" for note in evaluation.remarks()),
         f"<p class='soft'>{_key(evaluation)}</p>",
         *(_study(name, study, evaluation.metrics) for name, study in evaluation.studies.items()),
         *(part for name, trusts in evaluation.trusts().items() for part in trust_tables(name, trusts)),

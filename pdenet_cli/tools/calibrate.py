@@ -28,7 +28,7 @@ from pdenet_cli.models import (
     training_tensors,
 )
 from pdenet_cli.report import hashes
-from pdenet_cli.tools.truths import Settings, first_repeated, open_truth, truth_view
+from pdenet_cli.tools.truths import Settings, files_of, first_repeated, open_truth, truth_view
 
 Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
 Say = Callable[[str], None]
@@ -82,22 +82,20 @@ def calibrate(
     if len(posterior) < 2:
         way = "--samples 2 or more" if samples < 2 else "--ensemble flips: the network itself has no chance"
         raise UsageError(f"{loaded.name}: one sample has no spread. Give {way}.")
+    inputs = _hashed(scenes, settings)
     errors: list[Errors] = []
     facts: list[dict[str, Any]] = []
     failed: dict[str, str] = {}
     for path in scenes:
         try:
-            found, inputs = _errors(path, posterior, settings, partial(watch, path.name), say)
+            found = _errors(path, posterior, settings, partial(watch, path.name), say)
         except PdenetError as error:
             if len(scenes) == 1:
                 raise
             failed[str(path)] = str(error)
             continue
-        same = [fact["name"] for fact in facts if sorted(fact["inputs"].values()) == sorted(inputs.values())]
-        if same:
-            raise UsageError(f"{path} is {same[0]} again; what is proved rests on how many scenes there are.")
         errors.append(found)
-        facts.append({"name": path.name, "inputs": inputs, "part": settings.part})
+        facts.append({"name": path.name, "inputs": inputs[path], "part": settings.part})
     if not errors:
         raise FormatError(f"None of {len(scenes)} scenes could be read; {next(iter(failed.values()))}")
     fit = partial(Calibration.fit, errors, level=settings.level, delta=delta, certify=certify)
@@ -112,10 +110,22 @@ def calibrate(
     return Calibrated(output, made, failed, round(time.monotonic() - started, 2))
 
 
+def _hashed(scenes: Sequence[Path], settings: Settings) -> dict[Path, dict[str, str]]:
+    """The files of each scene with their hashes; UsageError where one is a copy of another."""
+    inputs: dict[Path, dict[str, str]] = {}
+    for path in scenes:
+        own = hashes(files_of(path, settings))
+        for other, known in inputs.items():
+            if own and sorted(own.values()) == sorted(known.values()):
+                raise UsageError(f"{path} is {other} again; what is proved rests on how many scenes there are.")
+        inputs[path] = own
+    return inputs
+
+
 def _errors(
     path: Path, posterior: Posterior, settings: Settings, watch: Callable[[int, int], None], say: Say
-) -> tuple[Errors, dict[str, str]]:
-    """The errors on one scene, and its files with their hashes."""
+) -> Errors:
+    """The errors on one scene."""
     spec = posterior.model.spec
     with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
         if settings.part == "whole" and _trained_on(path, settings, spec):
@@ -124,7 +134,7 @@ def _errors(
         low = coarse(truth, spec.learned(), posterior.seed)
         guess = Guess(*(scratch(Path(folder), low, spec.scale) for _ in range(4)))
         run(low, posterior, guess.outputs, settings.memory, watch, say)
-        return errors_of(truth, guess), hashes(cube.files)
+        return errors_of(truth, guess)
 
 
 def _trained_on(path: Path, settings: Settings, spec: ModelSpec) -> bool:

@@ -93,7 +93,8 @@ def train(
         patches = Patches(scenes, recipe, plan.degradation.scale, plan.seed, network.bands)
         parts = held_out_parts(scenes, plan.degradation, plan.seed, network.bands)
         if not parts:
-            raise UsageError("No cube is large enough to keep a quarter of it for validation; give a larger one.")
+            met = "No cube is large enough, with values enough, to keep a quarter of it for validation"
+            raise UsageError(f"{met}; give a larger one.")
         tell(Note(_summary(scenes, patches, parts)))
         trainer = Trainer(network, patches, plan.degradation, device, plan.precision, processes)
         sitting = Sitting(trainer, parts, _budget(plan, patches), clock, files, _spec(plan, trainer, scenes))

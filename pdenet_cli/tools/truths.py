@@ -75,19 +75,19 @@ def open_truth(path: Path, settings: Settings) -> Cube:
 
 
 def files_of(scene: Path, settings: Settings) -> tuple[Path, ...]:
-    """The files that a scene is made of; its name alone where it cannot be read, which is said later."""
+    """The files that a scene is made of; none where it cannot be read, which is said later."""
     try:
         with open_truth(scene, settings) as cube:
             return cube.files
     except PdenetError:
-        return (scene,)
+        return ()
 
 
 def first_repeated(scenes: Sequence[Path], settings: Settings) -> Path | None:
     """The first scene that was there before, maybe by another of its files; None: all differ."""
     seen: set[Path] = set()
     for scene in scenes:
-        files = {file.resolve() for file in files_of(scene, settings)}
+        files = {file.resolve() for file in files_of(scene, settings) or (scene,)}
         if files & seen:
             return scene
         seen |= files

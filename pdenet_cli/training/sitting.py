@@ -17,7 +17,6 @@ from pdenet_cli.training.recipe import DEFAULTS
 from pdenet_cli.training.trainer import Stepped, Trainer
 from pdenet_cli.training.validation import Part
 
-RUN = ("network", "config", "scale", "degradation", "recipe", "seed", "data")  # what makes a run the same
 SAVE_EVERY = 60.0  # seconds between checkpoints
 NOTHING_YET = (False, -1000.0)  # masked, dB: a warm-up never beats the masks
 
@@ -49,6 +48,12 @@ class Trained:
         return {"files": files, "finished": self.finished, **self.spec.to_dict()}
 
 
+def _run(spec: ModelSpec) -> dict[str, Any]:
+    """What makes a run the same; a version before may not have known some fields of the recipe."""
+    names = ("network", "config", "scale", "degradation", "recipe", "seed", "data")
+    return {name: getattr(spec, name) for name in names} | {"recipe": {**DEFAULTS, **spec.recipe}}
+
+
 def _differing(name: str, met: Any, wanted: Any) -> str:
     if name == "data":
         return "data differs (other cubes)"
@@ -74,27 +79,25 @@ class Sitting:
     def resume(self) -> None:
         """Go on from the checkpoint, if it is of the same run."""
         last = load_model(self.files.last)
-        for name in RUN:
-            met, wanted = getattr(last.spec, name), getattr(self.spec, name)
-            if name == "recipe":
-                met = DEFAULTS | met  # of a version that did not know some of the fields yet
-            if met != wanted:
+        began, now = _run(last.spec), _run(self.spec)
+        for name, met in began.items():
+            if met != (wanted := now[name]):
                 raise UsageError(
                     f"--resume: {self.files.last} is of another run: {_differing(name, met, wanted)}."
                 )
-        began, given = last.spec.began_with, self.spec.began_with
+        start, given = last.spec.began_with, self.spec.began_with
         model = load_model(self.files.model) if self.files.model.exists() else None
         replaced = model is not None and model.sha256 == given.get("sha256")  # what it began with is gone
         # An older version did not say.
-        if given and began and given["sha256"] != began.get("sha256") and not replaced:
+        if given and start and given["sha256"] != start.get("sha256") and not replaced:
             raise UsageError(f"--resume: {self.files.last} began with another model than {given.get('name')}.")
-        self.spec = replace(self.spec, began_with=began)
+        self.spec = replace(self.spec, began_with=start)
         if (values := last.spec.extra.get("training")) is None:
             raise ModelError(f"--resume: {self.files.last} is a model, not a checkpoint.")
         self.trainer.restore(last.network, training_tensors(self.files.last), values)
         self.clock.before, self.took = values["seconds"], values["took"]
         self.best, self.latest = (values["best"][0], values["best"][1]), dict(last.spec.scores)
-        if model is not None and all(getattr(model.spec, name) == getattr(last.spec, name) for name in RUN):
+        if model is not None and _run(model.spec) == began:
             self.best_spec = model.spec
         else:
             self.best = NOTHING_YET  # the best so far is lost, or another's

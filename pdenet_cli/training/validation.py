@@ -92,7 +92,8 @@ def validate(network: Network, parts: Sequence[Part], draw: Draw | None, device:
 def _score(estimate: Tensor, truth: Tensor, there: Tensor) -> dict[str, float]:
     """Mean PSNR of the bands in dB (range 1), and mean angle in degrees of whole spectra; both clipped to 0..1."""
     estimate, truth = estimate.double().clamp(0, 1), truth.double().clamp(0, 1)
-    errors = ((estimate - truth).square() * there).sum((2, 3)) / there.sum((2, 3))  # (runs, bands)
+    counts = there.sum((2, 3))  # (runs, bands); a band may be all holes
+    errors = ((estimate - truth).square() * there).sum((2, 3))[counts > 0] / counts[counts > 0]
     errors = errors.clamp_min(1e-10)
     product = (estimate * truth).sum(1)
     norms = estimate.norm(dim=1) * truth.norm(dim=1)
