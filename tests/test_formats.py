@@ -15,6 +15,7 @@ from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import FORMATS, limits
 from pdenet_cli.georeference import Georeference
 from tests.conftest import PEAK, on_linux
+from tests.cubes import written
 
 WRITTEN = [suffix for f in FORMATS if f.create is not None for suffix in f.suffixes[:1]] + [".nc", ".dat"]
 DTYPES = ["u1", "<i2", ">i2", "<u2", ">u2", "<i4", "<u4", "<f4", ">f4", "<f8", "<i8", "<u8"]
@@ -296,14 +297,24 @@ def test_what_is_no_length_is_no_wavelength(unit):
 
 
 @pytest.mark.parametrize("suffix", WRITTEN)
-@pytest.mark.parametrize(
-    "odd", [{"bands": 0}, {"rows": 0}, {"dtype": np.dtype("c8")}, {"interleave": "foo"}, {"dtype": np.dtype("?")}]
-)
+@pytest.mark.parametrize("odd", [{"bands": 0}, {"rows": 0}, {"interleave": "foo"}])
 def test_what_is_no_cube_is_not_written(suffix, odd, tmp_path):
     meta = dataclasses.replace(CubeMeta(2, 3, 4, np.dtype("u1")), **odd)
     with pytest.raises(OutputError, match="no cube is made of"), create_cube(tmp_path / f"a{suffix}", meta):
         pass
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", WRITTEN)
+@pytest.mark.parametrize("dtype", ["<c8", "?", "<f2"])
+def test_what_is_written_can_be_read_or_is_refused(suffix, dtype, tmp_path):
+    pixels = np.arange(24).reshape(2, 3, 4).astype(dtype)
+    try:
+        written(tmp_path / f"a{suffix}", pixels)
+    except OutputError:
+        assert not list(tmp_path.iterdir())
+    else:
+        np.testing.assert_array_equal(open_cube(tmp_path / f"a{suffix}").read(), pixels)
 
 
 @pytest.mark.parametrize("suffix", [".hdr", ".tif", ".mat", ".h5", ".zarr"])

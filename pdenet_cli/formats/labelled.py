@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pdenet_cli.cube import INTERLEAVES, CubeMeta, Pixels, Sliceable
-from pdenet_cli.errors import FormatError
+from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import attributes as words
 from pdenet_cli.formats import coordinates, crs, envi_header
 from pdenet_cli.formats.base import OpenOptions
@@ -231,6 +231,8 @@ TAKEN = {"band", "y", "x", "wavelength", "fwhm", "spatial_ref", "zarr.json"}
 
 def layout(meta: CubeMeta) -> list[Part]:
     """The arrays that hold a cube and all that it says; the pixels come last."""
+    if meta.dtype.kind == "c":
+        raise OutputError(f"HDF5, netCDF and Zarr cubes hold no {meta.dtype.name}. Use ENVI or TIFF.")
     parts = [*_coordinates(meta.georeference, meta.rows, meta.columns)]
     said = words.spoken(meta)
     fill = fill_value(meta)

@@ -32,8 +32,8 @@ class Output:
 
     def refuse(self, meta: CubeMeta) -> None:
         """Stop before anything is written if the format cannot say what `meta` says, or not under this name."""
-        if min(meta.shape()) < 1 or meta.dtype.kind not in "iuf" or meta.interleave not in INTERLEAVES:
-            what = f"{' x '.join(map(str, meta.shape()))} numbers of {meta.dtype}, {meta.interleave}"
+        if min(meta.shape()) < 1 or meta.interleave not in INTERLEAVES:
+            what = f"{' x '.join(map(str, meta.shape()))} numbers, {meta.interleave}"
             raise OutputError(f"{self.path}: no cube is made of {what}.")
         self.format.refuse(self.finals, meta)
 
