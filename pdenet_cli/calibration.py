@@ -11,14 +11,15 @@ is the one that risk control picks for the certified level (Bates et al. 2021, t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.errors import ModelError, UsageError
+from pdenet_cli.degradation import Degradation
+from pdenet_cli.errors import ModelError, PdenetError, UsageError
 from pdenet_cli.models import ModelSpec
 from pdenet_cli.risk_control import allowed_mean, least_bound, provable, scenes_needed, upper_bound
 from pdenet_cli.summaries import Evidence, Map
@@ -109,6 +110,7 @@ class Calibration:
     seed: int
     ensemble: str
     scenes: tuple[Mapping[str, Any], ...] = ()  # name, inputs with their hashes, coverage, width ...
+    degradation: Mapping[str, Any] | None = None  # how those were made coarse; None: as the model has learned
 
     @classmethod
     def of(cls, spec: ModelSpec) -> Self | None:
@@ -128,6 +130,7 @@ class Calibration:
         seed: int = 0,
         ensemble: str = "masks",
         scenes: Sequence[Mapping[str, Any]] = (),
+        degradation: Degradation | None = None,
     ) -> Self:
         """The calibration that the errors of some scenes give; UsageError if `certify` asks too much of them."""
         refuse_hopeless(len(errors), level, delta, certify)
@@ -146,7 +149,8 @@ class Calibration:
                 met = f"{beyond:.1%} of the errors are beyond any interval"
                 raise UsageError(f"{met}. Check --range and the scenes.")
             certified.append(tuple(1 - upper_bound(max(loss, beyond), n, delta) for loss in allowed))
-        facts = (level, delta, certify, samples, seed, ensemble, tuple(scenes))
+        made = None if degradation is None else degradation.to_dict()
+        facts = (level, delta, certify, samples, seed, ensemble, tuple(scenes), made)
         return cls(levels, tuple(factors), tuple(certified), counted, *facts)
 
     def half_width(self, evidence: Evidence, level: float) -> Map:
@@ -192,7 +196,7 @@ class Calibration:
         )
         sentence = (
             f"The {100 * level:g}% interval of a new scene of the same kind as those of the calibration "
-            f"({_scenes(len(self.scenes))}), degraded as the model's, is proved to hold at least {proved} of the "
+            f"({_scenes(len(self.scenes))}), made coarse {self.how}, is proved to hold at least {proved} of the "
             "true values in the mean over such scenes, each of these with probability "
             f"{100 * (1 - self.delta):g}% over the choice of the calibration scenes."
         )
@@ -204,17 +208,27 @@ class Calibration:
             "learned from the rest, a new scene is less like them, and this is an indication rather than a proof."
         )
 
+    @property
+    def how(self) -> str:
+        """How the scenes were made coarse, in words."""
+        told = self.degradation
+        return "as those that the model has learned from" if told is None else f"by {Degradation.from_dict(told)}"
+
     def _place(self, level: float) -> int:
         """Where the table says what is proved at a level."""
         # Between two levels of the table the factor is at least the lower one's, and so is what it holds.
         return int(np.searchsorted(self.levels, level, side="right")) - 1
 
-    def misfit(self, samples: int, ensemble: str) -> str | None:
-        """What keeps this calibration from holding for a run with so many samples; None: nothing."""
-        if (samples, ensemble) == (self.samples, self.ensemble):
-            return None
-        made, met = f"{self.samples} samples ({self.ensemble})", f"{samples} ({ensemble})"
-        return f"The intervals were calibrated with {made}; with {met} they hold less exactly."
+    def misfits(self, samples: int, ensemble: str, degradation: Degradation | None = None) -> Iterator[str]:
+        """What keeps this calibration from holding for a run with so many samples.
+
+        `degradation` is how the run's scenes were made coarse, None where that is not known.
+        """
+        if (samples, ensemble) != (self.samples, self.ensemble):
+            made, met = f"{self.samples} samples ({self.ensemble})", f"{samples} ({ensemble})"
+            yield f"The intervals were calibrated with {made}; with {met} they hold less exactly."
+        if degradation and self.degradation and degradation != Degradation.from_dict(self.degradation):
+            yield f"The intervals were calibrated on scenes made coarse {self.how}."
 
     def to_dict(self) -> dict[str, Any]:
         """The calibration as JSON holds it, with its promise in words."""
@@ -224,6 +238,7 @@ class Calibration:
     def from_dict(cls, told: Any) -> Self:
         """The calibration that `to_dict` gave; ModelError if it is not one that this version understands."""
         try:
+            told = {"degradation": None} | told  # which the first calibrations did not speak of
             known = {field.name: told[field.name] for field in fields(cls)}
             for name in ("factors", "certified"):
                 known[name] = tuple(tuple(map(float, table)) for table in known[name])
@@ -239,7 +254,7 @@ class Calibration:
                 raise ValueError("factors that do not rise with the level")
             if made.level not in made.levels or not made.guarantee:
                 raise ValueError(f"level {made.level}")
-        except (TypeError, KeyError, ValueError, AttributeError) as error:
+        except (TypeError, KeyError, ValueError, AttributeError, PdenetError) as error:
             raise ModelError(f"The model's calibration is not readable ({error}); calibrate it again.") from error
         return made
 

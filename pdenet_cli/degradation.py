@@ -1,7 +1,7 @@
 """How a sensor with larger pixels would have seen the scene: blur, decimation, noise."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil, inf, log, sqrt
 from typing import Any, Literal, Self
 
@@ -114,6 +114,15 @@ class Degradation:
         # On the CPU, so that a seed means the same noise on every device.
         noise = torch.randn(low.shape, generator=generator, dtype=torch.float32)
         return low + self.noise * noise.to(low)
+
+    def changed(self, kernel: str | None = None, fwhm: float | None = None, noise: float | None = None) -> Self:
+        """The same but for what is given; a fwhm without a kernel means a Gaussian."""
+        if kernel is None and fwhm is not None:
+            kernel = "gaussian"
+        changes: dict[str, Any] = {} if noise is None else {"noise": noise}
+        if kernel is not None and (fwhm is not None or kernel != self.kernel):
+            changes |= {"kernel": kernel, "fwhm": fwhm}
+        return replace(self, **changes)
 
     def __str__(self) -> str:
         kernel = self.kernel if self.fwhm is None else f"{self.kernel} of fwhm {self.fwhm:g}"

@@ -18,13 +18,16 @@ from pdenet_cli.calibration import EDGE, KEY, LEVELS, RATIOS, Calibration, Error
 from pdenet_cli.cli.calibrate import calibrate as calibrate_command
 from pdenet_cli.cli.evaluate import SAMPLES, evaluate
 from pdenet_cli.cli.upscale import uncertainty, upscale
+from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
+from pdenet_cli.evaluation.uncertainty import mean_trust
 from pdenet_cli.inference import Posterior
 from pdenet_cli.models import Model, ModelSpec, load_model, read_header, save_model, training_tensors
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.risk_control import upper_bound
 from pdenet_cli.summaries import Evidence
 from pdenet_cli.tools.calibrate import calibrate
+from pdenet_cli.tools.evaluate import Contest
 from pdenet_cli.tools.truths import Settings
 from tests.cubes import written
 
@@ -264,6 +267,8 @@ def test_a_calibration_survives_the_header(made):
         {"level": 0.123},
         {"delta": "small"},
         {"counted": [3]},
+        {"degradation": 4},
+        {"degradation": {"scale": 4, "kernel": "box"}},
         None,
     ],
 )
@@ -274,8 +279,9 @@ def test_a_damaged_calibration_is_refused_in_a_line(made, damage):
 
 
 def test_other_samples_than_those_of_the_calibration_are_named(made):
-    assert made.misfit(12, "masks") is None
-    assert "12 samples (masks); with 4 (flips)" in made.misfit(4, "flips")
+    assert not list(made.misfits(12, "masks", Degradation(4)))
+    (misfit,) = made.misfits(4, "flips")
+    assert "12 samples (masks); with 4 (flips)" in misfit
 
 
 # The command.
@@ -394,6 +400,7 @@ def test_a_scene_that_fails_leaves_the_others_to_calibrate(scenes, models, tmp_p
         ({}, {"delta": 0.0}, "between 0 and 1"),
         ({"ensemble": "dice"}, {}, "--ensemble dice"),
         ({"part": "middle"}, {}, "--part middle"),
+        ({"kernel": "gaussian"}, {}, "give a fwhm"),
     ],
 )
 def test_what_cannot_be_calibrated_is_said_in_a_line(scenes, models, tmp_path, settings, arguments, says):
@@ -434,6 +441,24 @@ def test_one_scene_says_nothing_of_the_others_factors(pdenet, scenes, models, tm
     assert "nan" not in ran.stdout
     told = pdenet("calibrate", *arguments, "--overwrite", "--json").stdout
     assert json.loads(told, parse_constant=pytest.fail)["scenes"][0]["unseen"] is None
+
+
+def test_intervals_are_calibrated_for_another_lens_and_noise_than_the_models_own(scenes, models, tmp_path):
+    output = tmp_path / "noisy.safetensors"
+    usual = calibrate(str(models["pdenet"]), scenes, tmp_path / "usual.safetensors", Settings(), samples=2)
+    noisy = calibrate(str(models["pdenet"]), scenes, output, Settings(noise=0.2), samples=2)
+    assert usual.calibration.degradation is None
+    assert "made coarse as those that the model has learned from" in usual.calibration.guarantee
+    assert "made coarse by x4 bicubic, noise 0.2," in noisy.calibration.guarantee
+    assert noisy.calibration.at(0.9) != usual.calibration.at(0.9)
+    held = []
+    for noise in (None, 0.2):
+        judged = Contest([str(output)], [2], 0, "cpu", Settings(uncertainty=True, noise=noise)).run(scenes)
+        held.append(mean_trust([*judged.trusts()["noisy"].values()])["interval coverage"])
+        told = any("calibrated on scenes made coarse by x4 bicubic, noise 0.2." in note for note in judged.notes)
+        assert told == (noise is None)
+    assert held[1] == pytest.approx(0.9, abs=0.02)
+    assert abs(held[0] - 0.9) > 0.02  # so the noise was there
 
 
 def test_a_model_calibrated_as_usual_is_used_as_usual():

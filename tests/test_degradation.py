@@ -101,3 +101,13 @@ def test_contradictory_degradations_are_refused() -> None:
     for fields in ({"kernel": "gaussian"}, {"fwhm": 1.0}, {"kernel": "box"}, {"noise": -1.0}):
         with pytest.raises(UsageError):
             Degradation.from_dict({"scale": 4, **fields})
+
+
+def test_changes_keep_the_rest_and_a_width_means_a_gaussian() -> None:
+    soft = Degradation(4, "gaussian", fwhm=1.5, noise=0.01)
+    assert soft.changed() == soft.changed("gaussian") == soft
+    assert soft.changed("bicubic") == Degradation(4, noise=0.01)
+    assert Degradation(4).changed(fwhm=2.0, noise=0.1) == Degradation(4, "gaussian", 2.0, 0.1)
+    for changes in ({"kernel": "gaussian"}, {"kernel": "bicubic", "fwhm": 1.0}, {"kernel": "box"}):
+        with pytest.raises(UsageError):
+            Degradation(4).changed(**changes)

@@ -320,10 +320,8 @@ def test_means_leave_out_what_a_scene_has_not(evaluated):
 
 
 def test_another_number_of_samples_than_the_calibrations_is_told(models, truths):
-    notes = []
-    contest(models, ("calibrated",), (2,)).run(truths[:1], say=notes.append)
-    assert notes
-    assert "calibrated with 4 samples" in notes[0]
+    (note,) = contest(models, ("calibrated",), (2,)).run(truths[:1]).notes
+    assert "calibrated with 4 samples" in note
 
 
 def test_flips_make_a_network_without_chance_unsure(models, truths):

@@ -34,6 +34,9 @@ def calibrate(
     ] = "whole",
     samples: options.Samples = 8,
     ensemble: options.Ensemble = None,
+    kernel: options.OtherKernel = None,
+    fwhm: options.Fwhm = None,
+    noise: options.OtherNoise = None,
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -46,8 +49,8 @@ def calibrate(
 ) -> None:
     """Find the factors that make a model's intervals hold, on scenes whose truth is known, and write them into it.
 
-    Each scene is made coarse as the model wants it and sharpened again. Use scenes, or parts of them, that the
-    model never saw, of the kind that it will meet.
+    Each scene is made coarse as those that the model has learned from, or as --kernel, --fwhm and --noise say, and
+    sharpened again. Use scenes, or parts of them, that the model never saw, of the kind that it will meet.
     """
     from pdenet_cli.tools.calibrate import calibrate as run
     from pdenet_cli.tools.truths import Settings
@@ -61,6 +64,9 @@ def calibrate(
         memory=parse_size(memory),
         level=level,
         ensemble=ensemble,
+        kernel=kernel,
+        fwhm=fwhm,
+        noise=noise,
     )
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:

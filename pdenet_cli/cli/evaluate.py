@@ -89,13 +89,9 @@ def evaluate(
         float | None, typer.Option(help="Nominal level of the intervals, with --uncertainty.", show_default="0.9")
     ] = None,
     ensemble: options.Ensemble = None,
-    kernel: Annotated[
-        str | None, typer.Option(help=options.KERNEL, show_default="as the model has learned")
-    ] = None,
+    kernel: options.OtherKernel = None,
     fwhm: options.Fwhm = None,
-    noise: Annotated[
-        float | None, typer.Option(help=options.NOISE, show_default="as the model has learned")
-    ] = None,
+    noise: options.OtherNoise = None,
     csv: Annotated[Path | None, typer.Option(help="Write all scores, per band too.", metavar="FILE")] = None,
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,

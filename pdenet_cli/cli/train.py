@@ -54,7 +54,7 @@ def train(
     init: Annotated[
         str | None, typer.Option(help="Start from the weights of this model.", metavar="MODEL")
     ] = None,
-    kernel: Annotated[str, typer.Option(help=options.KERNEL)] = "bicubic",
+    kernel: Annotated[str | None, typer.Option(help=options.KERNEL, show_default="bicubic")] = None,
     fwhm: options.Fwhm = None,
     noise: Annotated[float, typer.Option(help=options.NOISE)] = 0.0,
     licence: Annotated[str, typer.Option(help="Under which the model may be used.")] = "not stated",
@@ -83,7 +83,7 @@ def train(
 
     plan = Plan(
         data=tuple(data),
-        degradation=Degradation(scale, kernel, fwhm, noise),  # type: ignore[arg-type]
+        degradation=Degradation(scale).changed(kernel, fwhm, noise),
         network=network,
         config=config,
         recipe=recipe,

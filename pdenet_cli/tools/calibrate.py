@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pdenet_cli.calibration import KEY, Calibration, Errors, refuse_hopeless, unseen
+from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.evaluation.trial import coarse, run, scratch
 from pdenet_cli.evaluation.uncertainty import Guess, errors_of
@@ -78,6 +79,7 @@ def calibrate(
     # What an earlier calibration said, or failed to say, does not matter any more.
     bare = {name: value for name, value in loaded.spec.extra.items() if name != KEY}
     loaded = replace(loaded, spec=replace(loaded.spec, extra=bare))
+    degradation = settings.degradation(loaded.spec.learned())
     posterior = Posterior(loaded, samples, seed, settings.ensemble)
     if len(posterior) < 2:
         way = "--samples 2 or more" if samples < 2 else "--ensemble flips: the network itself has no chance"
@@ -88,7 +90,7 @@ def calibrate(
     failed: dict[str, str] = {}
     for path in scenes:
         try:
-            found = _errors(path, posterior, settings, partial(watch, path.name), say)
+            found = _errors(path, posterior, degradation, settings, partial(watch, path.name), say)
         except PdenetError as error:
             if len(scenes) == 1:
                 raise
@@ -103,7 +105,14 @@ def calibrate(
     by_others = unseen(errors, settings.level) if len(errors) > 1 else [None]
     for fact, own, expected in zip(facts, errors, by_others, strict=True):
         fact |= {"coverage": own.coverage(factors), "unseen": expected, "width": own.width(factors)}
-    made = fit(samples=len(posterior), seed=seed, ensemble=posterior.ensemble, scenes=facts)
+    usual = degradation == loaded.spec.learned()
+    made = fit(
+        samples=len(posterior),
+        seed=seed,
+        ensemble=posterior.ensemble,
+        scenes=facts,
+        degradation=None if usual else degradation,
+    )
     spec = replace(loaded.spec, extra={**bare, KEY: made.to_dict()})
     again = Model(spec, loaded.network, loaded.name)
     save_model(output, again, training_tensors(source), overwrite=overwrite)
@@ -123,7 +132,12 @@ def _hashed(scenes: Sequence[Path], settings: Settings) -> dict[Path, dict[str, 
 
 
 def _errors(
-    path: Path, posterior: Posterior, settings: Settings, watch: Callable[[int, int], None], say: Say
+    path: Path,
+    posterior: Posterior,
+    degradation: Degradation,
+    settings: Settings,
+    watch: Callable[[int, int], None],
+    say: Say,
 ) -> Errors:
     """The errors on one scene."""
     spec = posterior.model.spec
@@ -131,7 +145,7 @@ def _errors(
         if settings.part == "whole" and _trained_on(path, settings, spec):
             say(f"{path}: the model was trained on this scene, so its intervals will be too narrow on others.")
         truth = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands)
-        low = coarse(truth, spec.learned(), posterior.seed)
+        low = coarse(truth, degradation, posterior.seed)
         guess = Guess(*(scratch(Path(folder), low, spec.scale) for _ in range(4)))
         run(low, posterior, guess.outputs, settings.memory, watch, say)
         return errors_of(truth, guess)

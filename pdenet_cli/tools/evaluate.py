@@ -114,9 +114,6 @@ class Contest:
         results: list[SceneResult] = []
         failed: dict[str, str] = {}
         taken: dict[str, list[Taken]] = {}
-        notes = self._misfits()
-        for note in notes:
-            say(note)
         for path in scenes:
             name = path.name if names.count(path.name) == 1 else str(path)
             try:
@@ -137,7 +134,7 @@ class Contest:
             {system: study.Study.of(scores) for system, scores in taken.items()},
             failed,
             _since(started),
-            notes,
+            self._misfits(),
         )
 
     def _scene(self, path: Path, name: str, watch: Watch, say: Say) -> tuple[SceneResult, dict[str, Taken]]:
@@ -187,9 +184,9 @@ class Contest:
         """What keeps models from doing what they can in this run, and calibrations from holding."""
         learned = ((s, p.model.spec.learned()) for s, p in self.posteriors.items() if s != BICUBIC)
         others = [f"{s}: It has learned to undo {own}." for s, own in learned if own != self.degradation]
-        known = ((system, c) for system, c in self.calibrations.items() if c is not None)
-        notes = ((system, c.misfit(len(p := self.posteriors[system]), p.ensemble)) for system, c in known)
-        return (*others, *(f"{system}: {note}" for system, note in notes if note))
+        known = ((system, self.posteriors[system], c) for system, c in self.calibrations.items() if c is not None)
+        notes = ((s, note) for s, p, c in known for note in c.misfits(len(p), p.ensemble, self.degradation))
+        return (*others, *(f"{system}: {note}" for system, note in notes))
 
     def _job(self) -> dict[str, Any]:
         models: dict[str, dict[str, Any]] = {

@@ -74,11 +74,11 @@ class Maps:
         }
         return asked | {"calibration": promise}
 
-    def misfit(self) -> str | None:
+    def misfits(self) -> tuple[str, ...]:
         """What keeps the calibration from holding for this run, if it is used at all."""
         if self.calibration is None or not self._calibrated:
-            return None
-        return self.calibration.misfit(len(self.posterior), self.posterior.ensemble)
+            return ()
+        return tuple(self.calibration.misfits(len(self.posterior), self.posterior.ensemble))
 
     def numbers(self, cubes: Mapping[str, Cube], radiometry: Radiometry) -> dict[str, Any]:
         """Mean, median and share of the scene above some levels of each merged map; of intervals, the width."""

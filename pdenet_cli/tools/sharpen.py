@@ -227,7 +227,7 @@ class Job:
 
     def _notes(self) -> tuple[str, ...]:
         """What a user should know: what was guessed in the file, and what keeps intervals from holding."""
-        return (*self.source.meta.notes, *filter(None, [self.maps.misfit()]))
+        return (*self.source.meta.notes, *self.maps.misfits())
 
     def _report(self, job: dict[str, Any], numbers: dict[str, dict[str, Any]], seconds: float) -> Report:
         meta = self.source.meta

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,7 @@ class Settings:
 
     def degradation(self, learned: Degradation) -> Degradation:
         """How truths are made coarse for a model that has `learned` from coarse cubes made in this way."""
-        if self.kernel is not None or self.fwhm is not None:
-            kernel: Any = self.kernel or "gaussian"
-            same = self.fwhm is None and kernel == learned.kernel
-            learned = learned if same else replace(learned, kernel=kernel, fwhm=self.fwhm)
-        return learned if self.noise is None else replace(learned, noise=self.noise)
+        return learned.changed(self.kernel, self.fwhm, self.noise)
 
     def job(self, scale: int) -> dict[str, Any]:
         """What of this decides the result."""
