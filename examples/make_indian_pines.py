@@ -19,7 +19,7 @@ ROW, COLUMN, SIDE = 0, 73, 72
 scene = load_indian_pines()
 wavelengths = list(scene.ticks[1])
 # The source has 2260.22 and 2270.15 between 2202.30 and 2232.07: a slip by 48 nm.
-wavelengths[172:174] = [2212.22, 2222.15]
+wavelengths[170:172] = [2212.22, 2222.15]
 assert len(wavelengths) == 200
 
 part = scene.tensor[ROW : ROW + SIDE, COLUMN : COLUMN + SIDE]  # (rows, columns, bands)

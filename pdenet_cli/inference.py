@@ -36,7 +36,7 @@ from pdenet_cli.summaries import (
     roughness,
 )
 from pdenet_cli.survey import valid
-from pdenet_cli.tiling import Plan, Span, Tile
+from pdenet_cli.tiling import Plan, Span, Tile, plan_tiles
 
 MEMORY_SHARE = 0.5  # of what is free, if the user gives no limit
 SMALLEST_TILE = 8
@@ -67,14 +67,14 @@ class Posterior:
         self.ensemble = ensemble or (calibration.ensemble if calibration is not None else "masks")
         self.network = model.network.eval()
         self.device = self.network.device
-        views = SYMMETRIES if self.ensemble == "flips" else 1
+        symmetries = SYMMETRIES if self.ensemble == "flips" else 1
         different = self.network.different
-        count = samples if different is None else min(samples, lcm(different, views))
+        count = samples if different is None else min(samples, lcm(different, symmetries))
+        self.views = min(symmetries, count)
         with torch.no_grad():
             # Made one after another on the CPU: N = 20 begins with the draws of N = 10, on any device.
             self.draw = self.network.draw(torch.Generator().manual_seed(self.seed), count).to(self.device)
-        # A CPU is fastest with one sub-network at a time; a GPU takes as many as fit.
-        self.at_once = 1 if self.device.type == "cpu" else count
+        self.at_once = 1  # sub-networks
 
     def __len__(self) -> int:
         return len(self.draw)
@@ -89,16 +89,15 @@ class Posterior:
         rows, columns = crop.slices
         depth = len(range(len(low))[bands])
         out = np.empty((len(self), depth, crop.rows, crop.columns), np.float32)
-        views = min(SYMMETRIES, len(self)) if self.ensemble == "flips" else 1
         with torch.inference_mode():
             batch = torch.from_numpy(low)[None].to(self.device)
-            for symmetry in range(views):
+            for symmetry in range(self.views):
                 turned = _turned(batch, symmetry).contiguous()
                 n = symmetry
-                for some in self.network.in_turn(turned, self.draw[symmetry::views], self.at_once):
+                for some in self.network.in_turn(turned, self.draw[symmetry :: self.views], self.at_once):
                     cut = _turned_back(some, symmetry)[:, bands, rows, columns]  # (some, bands, H, W)
-                    out[n : n + len(some) * views : views] = cut.float().cpu().numpy()
-                    n += len(some) * views
+                    out[n : n + len(some) * self.views : self.views] = cut.float().cpu().numpy()
+                    n += len(some) * self.views
         return out
 
     def seconds_per_voxel(self, low: NDArray[np.float32]) -> float:
@@ -111,10 +110,36 @@ class Posterior:
         alone.samples(low, *whole)
         return (time.perf_counter() - started) / low.size
 
-    def bytes_for(self, plan: Plan) -> int:
+    def bytes_for(self, plan: Plan, at_once: int = 1) -> int:
         """About how much memory the largest piece of a plan takes, with its samples and their maps."""
         results = 4 * self.network.scale**2 * (len(self) + 8)
-        return plan.largest * self.network.bytes_per_voxel * self.at_once + plan.largest_core * results
+        return plan.largest * self.network.bytes_per_voxel * at_once + plan.largest_core * results
+
+    def plan(
+        self,
+        scene: Window,
+        usable: Sequence[int],
+        halo: int | None,
+        memory: int | None = None,
+        tile: int | None = None,
+        *,
+        whole_spectra: bool = False,
+    ) -> Plan:
+        """How a scene is cut so that every piece fits into `memory`, or into half of what is free.
+
+        `whole_spectra`: all bands of a pixel are computed at once.
+        """
+        network = self.network
+        band_halo = None if whole_spectra else network.band_halo
+        room = memory or usable_memory(self.device)
+        return plan_tiles(scene, network.scale, usable, halo, band_halo, room, self.bytes_for, tile)
+
+    def settle(self, plan: Plan) -> None:
+        """Let a GPU run as many sub-networks at once as fit; a CPU is fastest with one at a time."""
+        if self.device.type == "cpu":
+            return
+        counts = range(1, -(-len(self) // self.views) + 1)  # those that see the scene from one side
+        self.at_once = max((n for n in counts if self.bytes_for(plan, n) <= plan.memory), default=1)
 
 
 @dataclass(frozen=True)
@@ -142,7 +167,6 @@ def super_resolve(
     posterior: Posterior,
     plan: Plan,
     radiometry: Radiometry,
-    usable: Sequence[int],
     layers: Sequence[Layer],
     first: int = 0,
     say: Callable[[str], None] = lambda text: None,
@@ -151,10 +175,11 @@ def super_resolve(
 ) -> Iterator[Tile]:
     """Write every layer tile by tile, from tile number `first` on; yields each tile when it is written.
 
-    `usable` are the bands that the network sees; those in `constant` keep their numbers, and the others come out
-    as nodata. Where memory runs out, fewer sub-networks at once and then smaller tiles are tried, and `say` is
-    told.
+    Of the bands that the network does not see by the plan, those in `constant` keep their numbers, and the others
+    come out as nodata. Where memory runs out, fewer sub-networks at once and then smaller tiles are tried, and
+    `say` is told.
     """
+    posterior.settle(plan)
     around = _looks_around(posterior, [layer.summary for layer in layers])
     for tile in plan.tiles[first:]:
         pending = [tile]
@@ -162,11 +187,11 @@ def super_resolve(
             piece = pending.pop()
             try:
                 gathered = (
-                    (span, *gather(source, posterior, piece, span, radiometry, usable, around))
+                    (span, *gather(source, posterior, piece, span, radiometry, plan.usable, around))
                     for span in plan.spans
                 )
                 unseen = partial(_unseen, source, piece, radiometry, constant)
-                _write_tile(piece, gathered, unseen, radiometry, usable, layers, question)
+                _write_tile(piece, gathered, unseen, radiometry, plan.usable, layers, question)
             except (MemoryError, RuntimeError) as error:
                 if not out_of_memory(error):
                     raise

@@ -65,6 +65,7 @@ class Plan:
     band_halo: int | None  # None: the network must see all bands at once
     tile: int  # the longest side of a core
     depth: int  # the most bands in the core of a span
+    memory: int = 0  # that a piece may take, in bytes
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -130,7 +131,7 @@ def plan_tiles(
     depths = {bands} if band_halo is None else {math.ceil(bands / pieces) for pieces in range(1, bands + 1)}
     sides = [tile] if tile is not None else _sides(max(scene.rows, scene.columns))
     plans = [
-        Plan(scene, scale, tuple(usable), reach, band_halo, side, depth)
+        Plan(scene, scale, tuple(usable), reach, band_halo, side, depth, memory)
         for depth in sorted(depths, reverse=True)
         for side in sides
     ]

@@ -75,7 +75,7 @@ def run(path, folder, posterior, tile, depth, halo=None, usable=None, maps=("std
         cubes = {name: stack.enter_context(cube) for name, cube in made.items()}
         layers = [Layer(MEAN, cubes["mean"])]
         layers += [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in summaries]
-        road = source, posterior, plan, radiometry, usable, layers
+        road = source, posterior, plan, radiometry, layers
         for _ in super_resolve(*road, question=QUESTION, constant=constant):
             pass
         return {name: cube.read() for name, cube in cubes.items()}
@@ -163,6 +163,23 @@ def test_a_batch_of_draws_is_a_loop_of_single_ones(tmp_path):
     one, many = (run(path, tmp_path, p, 9, 4) for p in (alone, together))
     np.testing.assert_allclose(one["mean"], many["mean"], atol=1e-6)
     np.testing.assert_allclose(one["std"], many["std"], atol=1e-6)
+
+
+@pytest.mark.parametrize(("ensemble", "most"), [("masks", 20), ("flips", 3)])
+def test_a_gpu_gets_large_tiles_first_and_then_as_many_samples_at_once_as_fit(ensemble, most):
+    posterior = Posterior(make_model(), 20, ensemble=ensemble)
+    assert posterior.at_once == 1
+    posterior.device = torch.device("cuda")  # which is only asked for its kind here
+    scene, bands, halo = Window(0, 0, 64, 64), range(30), posterior.network.halo
+    alone = posterior.bytes_for(posterior.plan(scene, bands, halo, 1 << 50))
+    for memory, at_once in ((alone, 1), (1 << 50, most)):
+        plan = posterior.plan(scene, bands, halo, memory)
+        posterior.settle(plan)
+        assert (len(plan.tiles), len(plan.spans)) == (1, 1)
+        assert posterior.at_once == at_once
+    together = posterior.plan(scene, bands, halo, posterior.bytes_for(plan, 2) + 1)
+    posterior.settle(together)
+    assert posterior.at_once == 2
 
 
 def test_a_network_without_randomness_has_one_sample_or_one_for_each_symmetry():
@@ -337,7 +354,7 @@ def test_constant_bands_are_kept_to_the_last_digit(tmp_path, dtype):
     with open_cube(path) as source, create_cube(tmp_path / "out.hdr", source.meta.upscaled(4)) as fine:
         radiometry = Radiometry.of(source.meta, Survey.of(source))
         plan = Plan(source.meta.window, 4, (0,), posterior.network.halo, posterior.network.band_halo, 3, 1)
-        list(super_resolve(source, posterior, plan, radiometry, (0,), [Layer(MEAN, fine)], constant=(1,)))
+        list(super_resolve(source, posterior, plan, radiometry, [Layer(MEAN, fine)], constant=(1,)))
         assert (fine.read(bands=[1]) == pixels[1, 0, 0]).all()
         assert fine.read(bands=[0]).any()
 
@@ -362,7 +379,7 @@ def test_running_out_of_memory_halves_the_batch_then_the_tile_and_says_so(tmp_pa
         fine = source.meta.upscaled(4)
         with create_cube(tmp_path / "out.hdr", fine) as cube:
             layers = [Layer(MEAN, cube)]
-            list(super_resolve(source, posterior, plan, radiometry, range(6), layers, say=said.append))
+            list(super_resolve(source, posterior, plan, radiometry, layers, say=said.append))
         np.testing.assert_allclose(open_cube(tmp_path / "out.hdr").read(), whole, atol=1e-5)
         assert [line for line in said if "1 samples at once" in line]
         assert [line for line in said if "tiles of 16" in line]
@@ -371,4 +388,4 @@ def test_running_out_of_memory_halves_the_batch_then_the_tile_and_says_so(tmp_pa
             pytest.raises(ResourceError, match="even with a tile"),
             create_cube(tmp_path / "no.hdr", fine) as cube,
         ):
-            list(super_resolve(source, posterior, plan, radiometry, range(6), [Layer(MEAN, cube)]))
+            list(super_resolve(source, posterior, plan, radiometry, [Layer(MEAN, cube)]))

@@ -14,10 +14,9 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, ResourceError
 from pdenet_cli.evaluation.view import AS_THEY_ARE, View
 from pdenet_cli.formats.raw import RawArray
-from pdenet_cli.inference import SYMMETRIES, Layer, Posterior, halo_for, super_resolve, usable_memory
+from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve
 from pdenet_cli.networks import Draw
 from pdenet_cli.summaries import Summary
-from pdenet_cli.tiling import plan_tiles
 
 BAND_VALUES = 1 << 26  # of the truth, degraded at once
 
@@ -39,8 +38,7 @@ def coarse(truth: View, degradation: Degradation, seed: int) -> Cube:
 
 def every_mask_one(posterior: Posterior) -> Posterior:
     """The same network without chance, seen from as many sides: each of its channels takes part."""
-    sides = min(SYMMETRIES, len(posterior)) if posterior.ensemble == "flips" else 1
-    certain = Posterior(posterior.model, sides, posterior.seed, posterior.ensemble)
+    certain = Posterior(posterior.model, posterior.views, posterior.seed, posterior.ensemble)
     certain.draw = Draw(torch.ones_like(certain.draw.masks))
     return certain
 
@@ -63,17 +61,10 @@ def run(
     if network.bands not in (None, bands):
         met = f"the cube has {bands} usable ones"
         raise ModelError(f"{posterior.model.name}: made for {network.bands} bands, {met}.")
-    plan = plan_tiles(
-        low.meta.window,
-        network.scale,
-        range(bands),
-        halo_for(posterior, [summary for summary, _ in outputs]),
-        None if whole_spectra else network.band_halo,
-        memory or usable_memory(posterior.device),
-        posterior.bytes_for,
-    )
+    halo = halo_for(posterior, [summary for summary, _ in outputs])
+    plan = posterior.plan(low.meta.window, range(bands), halo, memory, whole_spectra=whole_spectra)
     layers = [Layer(summary, cube) for summary, cube in outputs]
-    work = super_resolve(low, posterior, plan, AS_THEY_ARE, range(bands), layers, say=say)
+    work = super_resolve(low, posterior, plan, AS_THEY_ARE, layers, say=say)
     for done, _ in enumerate(work, start=1):
         watch(done, len(plan.tiles))
 

@@ -15,12 +15,11 @@ from pdenet_cli.cube import CubeMeta, Window
 from pdenet_cli.errors import FormatError, ModelError, UsageError
 from pdenet_cli.formats import envi, open_cube, output_format, writable_suffixes
 from pdenet_cli.formats.output import Output, unwritable
-from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve, usable_memory
+from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve
 from pdenet_cli.radiometry import Radiometry, refuse_narrow
 from pdenet_cli.report import Report, finite, hashes, versions
 from pdenet_cli.summaries import MEAN, USUAL, Question
 from pdenet_cli.survey import Survey
-from pdenet_cli.tiling import plan_tiles
 from pdenet_cli.tools.delivery import COMPLETE, Delivery
 from pdenet_cli.tools.maps import Maps
 
@@ -96,16 +95,8 @@ class Job:
         if network.bands not in (None, len(self.usable)):
             met = f"the cube has {len(self.usable)} usable ones"
             raise ModelError(f"{model.name}: made for {network.bands} bands, {met}.")
-        self.plan = plan_tiles(
-            self.source.meta.window,
-            network.scale,
-            self.usable,
-            halo_for(posterior, self.maps.summaries) if settings.halo is None else settings.halo,
-            network.band_halo,
-            settings.memory or usable_memory(posterior.device),
-            posterior.bytes_for,
-            settings.tile,
-        )
+        halo = halo_for(posterior, self.maps.summaries) if settings.halo is None else settings.halo
+        self.plan = posterior.plan(self.source.meta.window, self.usable, halo, settings.memory, settings.tile)
 
     def run(self, say: Callable[[str], None] = lambda text: None) -> Iterator[tuple[int, int]]:
         """Do the work; yields how many tiles of how many are done. `report` is there when it ends."""
@@ -181,7 +172,7 @@ class Job:
         layers += [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in self.maps.summaries]
         total = len(self.plan.tiles)
         yield first, total
-        road = self.source, self.posterior, self.plan, self.radiometry, self.usable
+        road = self.source, self.posterior, self.plan, self.radiometry
         work = super_resolve(*road, layers, first, say, self.maps.question, self.constant)
         for count, _ in enumerate(work, start=first + 1):
             self.delivery.journal.note(f"tile {count}")
