@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,20 @@ class Radiometry:
             if survey.ends(meta)[0] >= 0 and (survey.looked_at == 1 or meta.dtype.kind in "ub")
             else -math.inf,
         )
+
+    def for_twin(self, own: CubeMeta, twin: CubeMeta) -> Radiometry:
+        """The same 0..1 for another file of the scene, whose header may scale its numbers in another way.
+
+        `own` is the header that this radiometry is of. Where one of them says nothing, the numbers are alike.
+        """
+        same = replace(self, nodata=twin.nodata)
+        scales, others = _physical(own), _physical(twin)
+        if scales is None or others is None or scales == others:
+            return same
+        (gain, offset), (twin_gain, twin_offset) = (map(np.array, pair) for pair in (scales, others))
+        steps = np.array(self.gain) / gain  # of a physical unit, in 0..1
+        shift = np.array(self.offset) + steps * (twin_offset - offset)
+        return replace(same, gain=tuple((steps * twin_gain).tolist()), offset=tuple(shift.tolist()))
 
     def to_unit(self, pixels: Pixels, bands: Bands = ALL) -> NDArray[np.float32]:
         """File numbers (bands, rows, columns) as the network's 0..1."""
@@ -132,6 +146,14 @@ class Radiometry:
         if self.nodata is not None and (dtype.kind == "f" or _fits(self.nodata, dtype)):
             return held(self.nodata, dtype)
         return np.nan if dtype.kind == "f" else 0
+
+
+def _physical(meta: CubeMeta) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Gains and offsets from the file's numbers to what they measure, one or one per band; None: not said."""
+    if meta.reflectance_scale:
+        return (1 / meta.reflectance_scale,), (0.0,)
+    gains, offsets = meta.gains or (1.0,), meta.offsets or (0.0,)
+    return (gains, offsets) if (meta.gains or meta.offsets) and all(gains) else None
 
 
 def _range(meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | None) -> tuple[float, float, str]:

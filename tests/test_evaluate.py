@@ -98,6 +98,24 @@ def test_two_files_of_different_formats_are_scored_by_the_truths_numbers(pdenet,
     assert "--overwrite" in again.stderr
 
 
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        (lambda unit: unit, {"reflectance_scale": 1.0}),
+        (lambda unit: 100 * unit, {"reflectance_scale": 100.0}),
+        (lambda unit: (unit - 0.1) * 500, {"gains": (0.002,) * 5, "offsets": (0.1,) * 5}),
+        (lambda unit: 10000 * unit, {}),
+    ],
+)
+def test_an_estimate_is_scaled_as_its_own_header_says(truth, tmp_path, numbers, said):
+    path, unit = truth
+    guess = (unit + 0.02 * np.random.default_rng(1).standard_normal(unit.shape)).astype("<f4")
+    written(tmp_path / "guess.hdr", np.asarray(numbers(guess), "<f4"), **said)
+    values = evaluate_files(tmp_path / "guess.hdr", path, None, Settings()).scenes[0].systems["guess.hdr"].values
+    error = guess.clip(0, 1).astype(np.float64) - unit.clip(0, 1)
+    assert values["RMSE"] == pytest.approx(np.sqrt(np.mean(error**2)), rel=1e-4)
+
+
 def test_cubes_of_different_shapes_are_refused_in_a_line(truth, tmp_path):
     path, unit = truth
     other = written(tmp_path / "small.hdr", unit[:, :-1])

@@ -41,8 +41,8 @@ def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: Settin
             met = f"{guess} is {_size(other)} and {truth} {_size(target)}"
             raise UsageError(f"{met} (bands x rows x columns); only cubes of one shape can be compared.")
         view = truth_view(target, factor, settings, multiple=1, count=target.meta.bands)  # all, as they are
-        # The truth decides what 0 and 1 are; what stands for nothing is the estimate's own affair.
-        radiometry = replace(view.radiometry, nodata=other.meta.nodata)
+        # The truth decides what 0 and 1 are; how its numbers are scaled is the estimate's own affair.
+        radiometry = view.radiometry.for_twin(target.meta, other.meta)
         name = guess.name if guess.name != TRUTH else str(guess)
         scene = _result(truth.name, view, {name: View(other, radiometry, view.bands, view.part)}, factor, settings)
     job = settings.job(factor) | {"estimate": {"path": str(guess), "inputs": hashes(other.files)}}
