@@ -28,6 +28,7 @@ KEY = "calibration"  # among the extra facts of a model
 STRATA = ("flat", "edge")
 FLOOR = 1e-4  # unit values: where all samples agree, the truth still does not
 ROUGH = 0.3  # of the input's roughness: what it has of detail at its finest, it lacks still finer
+LEVEL = 0.9  # of intervals, where nothing else is asked for
 EDGE = 5e-4  # of the roughness: below it nothing is to be seen there, not even noise
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99, 0.995)
 
@@ -123,7 +124,7 @@ class Calibration:
         cls,
         errors: Sequence[Errors],
         *,
-        level: float = 0.9,
+        level: float = LEVEL,
         delta: float = 0.1,
         certify: bool = False,
         samples: int = 0,

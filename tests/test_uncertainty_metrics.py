@@ -251,8 +251,10 @@ def models(tmp_path_factory):
     config = dataclasses.replace(CONFIGS["tiny"], stages=1, units=3, mask_start=0.6)
     errors = [Errors(np.ones((2, 2002), np.int64), np.ones(2))] * 3
     extra = {KEY: Calibration.fit(errors, samples=4).to_dict()}
+    modest = {KEY: Calibration.fit(errors * 2, samples=4, level=0.6, certify=True).to_dict()}
     kinds = {
         "calibrated": ("pdenet", PDENet, extra),
+        "modest": ("pdenet", PDENet, modest),
         "bare": ("pdenet", PDENet, {}),
         "plain": ("template", TemplateNet, {}),
     }
@@ -322,6 +324,14 @@ def test_means_leave_out_what_a_scene_has_not(evaluated):
 def test_another_number_of_samples_than_the_calibrations_is_told(models, truths):
     (note,) = contest(models, ("calibrated",), (2,)).run(truths[:1]).notes
     assert "calibrated with 4 samples" in note
+
+
+def test_the_level_is_that_of_the_calibration_where_none_is_asked_for(models):
+    levels = {names: contest(models, names).level for names in (("modest",), ("modest", "calibrated"), ("bare",))}
+    assert list(levels.values()) == [0.6, 0.6, 0.9]
+    assert contest(models, ("modest",), level=0.5).level == 0.5
+    with pytest.raises(UsageError, match=r"--level 0\.9"):
+        contest(models, ("modest",), level=0.9)
 
 
 def test_flips_make_a_network_without_chance_unsure(models, truths):

@@ -86,7 +86,10 @@ def evaluate(
         bool, typer.Option("--uncertainty", help="Judge how well the models know their errors; with --model.")
     ] = False,
     level: Annotated[
-        float | None, typer.Option(help="Nominal level of the intervals, with --uncertainty.", show_default="0.9")
+        float | None,
+        typer.Option(
+            help="Nominal level of the intervals, with --uncertainty.", show_default="the model's own, else 0.9"
+        ),
     ] = None,
     ensemble: options.Ensemble = None,
     kernel: options.OtherKernel = None,
@@ -135,7 +138,7 @@ def evaluate(
         pixels=parse_pixels(pixel or ()),
         memory=parse_size(memory),
         uncertainty=uncertainty,
-        level=0.9 if level is None else level,
+        level=level,
         ensemble=ensemble,
         kernel=kernel,
         fwhm=fwhm,

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pdenet_cli.calibration import KEY, Calibration, Errors, refuse_hopeless, unseen
+from pdenet_cli.calibration import KEY, LEVEL, Calibration, Errors, refuse_hopeless, unseen
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.evaluation.trial import coarse, run, scratch
@@ -67,7 +67,8 @@ def calibrate(
 ) -> Calibrated:
     """Write `model` again with the factors that make its intervals hold on `scenes`, without those that fail."""
     started = time.monotonic()
-    refuse_hopeless(len(scenes), settings.level, delta, certify)
+    level = LEVEL if settings.level is None else settings.level
+    refuse_hopeless(len(scenes), level, delta, certify)
     if twice := first_repeated(scenes, settings):
         raise UsageError(f"{twice} is there twice; what is proved rests on how many scenes there are.")
     if output.suffix != SUFFIX:
@@ -100,9 +101,9 @@ def calibrate(
         facts.append({"name": path.name, "inputs": inputs[path], "part": settings.part})
     if not errors:
         raise FormatError(f"None of {len(scenes)} scenes could be read; {next(iter(failed.values()))}")
-    fit = partial(Calibration.fit, errors, level=settings.level, delta=delta, certify=certify)
-    factors = fit().at(settings.level)
-    by_others = unseen(errors, settings.level) if len(errors) > 1 else [None]
+    fit = partial(Calibration.fit, errors, level=level, delta=delta, certify=certify)
+    factors = fit().at(level)
+    by_others = unseen(errors, level) if len(errors) > 1 else [None]
     for fact, own, expected in zip(facts, errors, by_others, strict=True):
         fact |= {"coverage": own.coverage(factors), "unseen": expected, "width": own.width(factors)}
     usual = degradation == loaded.spec.learned()

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pdenet_cli.calibration import Calibration
+from pdenet_cli.calibration import LEVEL, Calibration
 from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import PdenetError, UsageError
@@ -86,6 +86,7 @@ class Contest:
             count = study.draws(self.samples) if model.network.random else max(self.samples)
             self.posteriors[label] = Posterior(model, count, seed, settings.ensemble)
         self.calibrations = self._calibrations() if settings.uncertainty else {}
+        self.level = self._level()
 
     def _calibrations(self) -> dict[str, Calibration | None]:
         """The models whose samples differ, each with its calibration if it has one."""
@@ -95,10 +96,17 @@ class Contest:
         if not unsure:
             way = "Try --ensemble flips --samples 8." if len(self.posteriors) > 1 else "Give another than bicubic."
             raise UsageError(f"--uncertainty: no model gives more than one sample. {way}")
-        for calibration in unsure.values():
-            if calibration is not None:
-                calibration.at(self.settings.level)  # refused before the work rather than after it
         return unsure
+
+    def _level(self) -> float:
+        """That of the intervals: as asked for, else one that every calibration has."""
+        known = [calibration for calibration in self.calibrations.values() if calibration is not None]
+        level = self.settings.level
+        if level is None:
+            level = min((calibration.level for calibration in known), default=LEVEL)
+        for calibration in known:
+            calibration.at(level)  # refused before the work rather than after it
+        return level
 
     def run(
         self,
@@ -158,7 +166,7 @@ class Contest:
                 if system in self.calibrations:
                     guess = Guess(cube, *(scratch(Path(folder), low, self.scale) for _ in range(3)))
                     run(low, posterior, guess.outputs, **options)
-                    trusts[system] = trust(truth, guess, self.calibrations[system], self.settings.level)
+                    trusts[system] = trust(truth, guess, self.calibrations[system], self.level)
                 elif len(self.samples) > 1 and posterior.network.random:
                     drawn[system] = self._study(truth, low, posterior, cube, options)
                 else:
@@ -200,10 +208,11 @@ class Contest:
             if system != BICUBIC
         }
         for system, calibration in self.calibrations.items():
-            models[system]["guarantee"] = calibration and calibration.promise(self.settings.level)
+            models[system]["guarantee"] = calibration and calibration.promise(self.level)
         return self.settings.job(self.scale) | {
             "models": models,
             "degradation": self.degradation.to_dict(),
+            "level": self.level if self.calibrations else None,
             "samples": list(self.samples),
             "seed": self.seed,
         }

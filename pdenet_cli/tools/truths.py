@@ -37,7 +37,7 @@ class Settings:
     pixels: tuple[tuple[int, int], ...] = ()
     memory: int | None = None
     uncertainty: bool = False  # judge the uncertainty of models that have samples too
-    level: float = 0.9  # of the intervals
+    level: float | None = None  # of the intervals; None: that of the calibrations, or the usual one
     ensemble: str | None = None  # None: each model as it was calibrated, else masks
     kernel: str | None = None  # how truths are made coarse; None: as the models have learned
     fwhm: float | None = None  # of a Gaussian kernel
@@ -60,7 +60,6 @@ class Settings:
             "part": self.part,
             "range": self.value_range,
             "bands": None if self.bands is None else [self.bands.start, self.bands.stop],
-            "level": self.level if self.uncertainty else None,
             "versions": versions("pdenet", "torch", "numpy"),
         }
 
