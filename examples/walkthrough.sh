@@ -9,9 +9,9 @@ mkdir -p "$out"
 
 pdenet info "$here/indian_pines.hdr" --quicklook "$out/input.png" --overwrite
 pdenet upscale "$here/indian_pines.hdr" -o "$out/fine.hdr" --dry-run
-pdenet upscale "$here/indian_pines.hdr" -o "$out/fine.hdr" --bands 10:60 --samples 4 --quicklook --overwrite
-pdenet uncertainty "$here/indian_pines.hdr" -o "$out" --bands 10:60 --samples 4 --quicklook --overwrite
+pdenet upscale "$here/indian_pines.hdr" -o "$out/fine.hdr" --bands 10:60 --quicklook --overwrite
+pdenet uncertainty "$here/indian_pines.hdr" -o "$out" --bands 10:60 --quicklook --overwrite
 
-# The same pixels as a GeoTIFF with 32-bit numbers; any suffix of the formats table will do.
+# As a GeoTIFF with 32-bit numbers, quickly: one sample. Any suffix of the formats table will do.
 pdenet upscale "$here/indian_pines.hdr" -o "$out/fine32.tif" --bands 10:60 --samples 1 --dtype float32 --overwrite
 pdenet info "$out/fine32.tif"

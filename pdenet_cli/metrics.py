@@ -2,12 +2,12 @@
 
 A score is therefore the same however the scene is cut. A protocol fixes what the field leaves open:
 
-|       | pdenet (default)                            | mcnet                         | sspsr                  |
-|-------|---------------------------------------------|-------------------------------|------------------------|
-| first | both cubes clipped to 0..1                  | the same                      | taken as they are      |
-| PSNR  | in its papers: MPSNR, the mean over bands   | PSNR, one MSE over the cube   | MPSNR                  |
-| MSSIM | 7x7 uniform window, sample covariance (n-1) | 11x11 Gaussian, σ 1.5, biased | as pdenet              |
-| SAM   | degrees; a black spectrum counts as 0       | the same                      | black spectra left out |
+|        | pdenet (default)                            | mcnet                         | sspsr                  |
+|--------|---------------------------------------------|-------------------------------|------------------------|
+| values | both cubes clipped to 0..1                  | the same                      | taken as they are      |
+| PSNR   | shown first: MPSNR, the mean over the bands | PSNR, one MSE over the cube   | MPSNR                  |
+| MSSIM  | 7x7 uniform window, sample covariance (n-1) | 11x11 Gaussian, σ 1.5, biased | as pdenet              |
+| SAM    | degrees; a black spectrum counts as 0       | the same                      | black spectra left out |
 
 The same everywhere: range 1; SSIM per band, K .01 and .03, only where the window lies whole inside the scene (a
 border of 3 or 5 pixels is cropped), and its mean over the bands; RMSE over the cube; ERGAS = 100/scale ·
@@ -322,7 +322,7 @@ class Protocol:
                 moments, lambda t: float(np.sqrt(_cube_mse(t))), Moments.rmse, digits=5,
             ),
             Metric(
-                "ERGAS", "relative error of the whole cube", "", "lower", moments, partial(_ergas, scale=scale),
+                "ERGAS", "relative error, root mean square over the bands", "", "lower", moments, partial(_ergas, scale=scale),
             ),
             Metric(
                 "CC", "correlation, mean over bands", "", "higher",

@@ -65,7 +65,7 @@ class Stretch(Protocol):
     """What a calibration knows: how far the truth strays from the mean of the samples."""
 
     def half_width(self, evidence: Evidence, level: float) -> Map:
-        """h of the interval mean ± h that holds the truth with probability `level`, unit values."""
+        """h of the interval mean ± h that holds the share `level` of the true values, unit values."""
 
     def beyond(self, evidence: Evidence, tolerance: NDArray[np.float64] | float) -> Map:
         """The probability, 0..1, that the truth is further than `tolerance` (unit values) from the mean."""
@@ -260,7 +260,13 @@ MAPS: dict[str, tuple[Summary, ...]] = {
     "angle": (Summary("angle", "mean angle between the samples and their mean", None, "degrees", merging=ANGLE),),
     "consistency": (
         Summary(
-            "consistency", "what the input has and the result lacks", consistency, "spread", "nothing", RMS, True
+            "consistency",
+            "how far the result, made coarse again, is from the input",
+            consistency,
+            "spread",
+            "nothing",
+            RMS,
+            True,
         ),
     ),
     "risk": (Summary("risk", "chance of an error beyond {tolerance:g}", risk, "percent", "calibration"),),
