@@ -322,7 +322,7 @@ class Protocol:
                 moments, lambda t: float(np.sqrt(_cube_mse(t))), Moments.rmse, digits=5,
             ),
             Metric(
-                "ERGAS", "relative error, root mean square over the bands", "", "lower", moments, partial(_ergas, scale=scale),
+                "ERGAS", "relative error, rms over the bands", "", "lower", moments, partial(_ergas, scale=scale),
             ),
             Metric(
                 "CC", "correlation, mean over bands", "", "higher",
