@@ -18,12 +18,54 @@ The map of the house; imports only go down (a test enforces it):
     1 errors.py      PdenetError and its children, each with its exit code
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from pdenet_cli.cube import Cube, CubeMeta, Window
+from pdenet_cli.errors import PdenetError
 from pdenet_cli.formats import create_cube, open_cube
 from pdenet_cli.models import load_model
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.survey import Survey
 
+if TYPE_CHECKING:
+    from pdenet_cli.inference import Posterior
+    from pdenet_cli.summaries import Question
+    from pdenet_cli.tools.arrays import sharpen
+    from pdenet_cli.tools.sharpen import Job, Settings
+
 __version__ = "0.1.0"
 
-__all__ = ["Cube", "CubeMeta", "Radiometry", "Survey", "Window", "create_cube", "load_model", "open_cube"]
+__all__ = [
+    "Cube",
+    "CubeMeta",
+    "Job",
+    "PdenetError",
+    "Posterior",
+    "Question",
+    "Radiometry",
+    "Settings",
+    "Survey",
+    "Window",
+    "create_cube",
+    "load_model",
+    "open_cube",
+    "sharpen",
+]
+
+# These need torch, whose import takes longer than `pdenet --help` may.
+_LATER = {
+    "Job": "pdenet_cli.tools.sharpen",
+    "Posterior": "pdenet_cli.inference",
+    "Question": "pdenet_cli.summaries",
+    "Settings": "pdenet_cli.tools.sharpen",
+    "sharpen": "pdenet_cli.tools.arrays",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

@@ -17,7 +17,7 @@ from torch import Tensor
 from pdenet_cli.calibration import Calibration
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import ResourceError, UsageError, out_of_memory
+from pdenet_cli.errors import ModelError, ResourceError, UsageError, out_of_memory
 from pdenet_cli.formats.limits import free_memory
 from pdenet_cli.models import Model
 from pdenet_cli.networks.runtime import tune_process
@@ -83,6 +83,12 @@ class Posterior:
     def degradation(self) -> Degradation:
         """What the model was made to undo, its noise left out."""
         return replace(self.model.spec.learned(), noise=0.0)
+
+    def refuse_other_bands(self, count: int) -> None:
+        """Stop where the network takes another number of bands than a cube has."""
+        if self.network.bands not in (None, count):
+            met = f"the cube has {count} usable ones"
+            raise ModelError(f"{self.model.name}: made for {self.network.bands} bands, {met}.")
 
     def samples(self, low: Map, bands: slice, crop: Window) -> Samples:
         """What each sub-network makes of `low`, cut to `bands` and `crop`: (samples, bands, rows, columns)."""

@@ -11,7 +11,7 @@ import torch
 
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import ModelError, ResourceError
+from pdenet_cli.errors import ResourceError
 from pdenet_cli.evaluation.view import AS_THEY_ARE, View
 from pdenet_cli.formats.raw import RawArray
 from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve
@@ -57,10 +57,8 @@ def run(
 
     `whole_spectra`: all bands of a pixel are written at once.
     """
-    network, bands = posterior.network, low.meta.bands
-    if network.bands not in (None, bands):
-        met = f"the cube has {bands} usable ones"
-        raise ModelError(f"{posterior.model.name}: made for {network.bands} bands, {met}.")
+    bands = low.meta.bands
+    posterior.refuse_other_bands(bands)
     halo = halo_for(posterior, [summary for summary, _ in outputs])
     plan = posterior.plan(low.meta.window, range(bands), halo, memory, whole_spectra=whole_spectra)
     layers = [Layer(summary, cube) for summary, cube in outputs]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pdenet_cli.cube import CubeMeta, Window
-from pdenet_cli.errors import FormatError, ModelError, UsageError
+from pdenet_cli.errors import FormatError, UsageError
 from pdenet_cli.formats import envi, open_cube, output_format, writable_suffixes
 from pdenet_cli.formats.output import Output, unwritable
 from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve
@@ -72,7 +72,7 @@ class Job:
     ) -> None:
         """`output` is the sharpened cube; maps are named after it. `others`: scenes that must stay as they are."""
         self.posterior, self.settings, self.others = posterior, settings, others
-        model, network = posterior.model, posterior.network
+        network = posterior.network
         self.maps = Maps(settings.maps, settings.question, posterior)
         self.source = open_cube(scene, settings.variable, settings.axes)
         if settings.bands is not None:
@@ -92,9 +92,7 @@ class Job:
         if settings.dtype is not None:
             refuse_narrow(np.dtype(settings.dtype), self.source.meta, self.survey)
         self.radiometry = Radiometry.of(self.source.meta, self.survey, settings.value_range)
-        if network.bands not in (None, len(self.usable)):
-            met = f"the cube has {len(self.usable)} usable ones"
-            raise ModelError(f"{model.name}: made for {network.bands} bands, {met}.")
+        posterior.refuse_other_bands(len(self.usable))
         halo = halo_for(posterior, self.maps.summaries) if settings.halo is None else settings.halo
         self.plan = posterior.plan(self.source.meta.window, self.usable, halo, settings.memory, settings.tile)
 

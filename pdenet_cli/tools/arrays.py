@@ -1,0 +1,63 @@
+"""A cube in memory, for notebooks: an array in, arrays out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.errors import UsageError
+from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve
+from pdenet_cli.radiometry import Radiometry
+from pdenet_cli.summaries import MEAN, USUAL, Question
+from pdenet_cli.survey import Survey
+from pdenet_cli.tools.maps import Maps
+
+
+def sharpen(
+    pixels: NDArray[Any],
+    posterior: Posterior,
+    *,
+    maps: Sequence[str] = (),
+    question: Question = USUAL,
+    value_range: tuple[float, float] | None = None,
+    nodata: float | None = None,
+    memory: int | None = None,
+    watch: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, NDArray[np.float32]]:
+    """The finer cube of `pixels`, (bands, rows, columns), as "mean", and the maps that are asked for.
+
+    All are float32 in the numbers of `pixels`, NaN where there is nothing. Maps are those of `pdenet uncertainty`
+    and named like its files: "std" has a value for each band, "std_merged" one for each pixel. `value_range` are
+    the numbers that mean 0 and 1, if the usual rule does not find them.
+    """
+    pixels = np.asarray(pixels)
+    if pixels.ndim != 3 or not pixels.size or pixels.dtype.kind not in "uif":
+        met = f"an array of {pixels.dtype.name} with shape {pixels.shape}"
+        raise UsageError(f"{met}: give real numbers with the axes (bands, rows, columns).")
+    bands, rows, columns = pixels.shape
+    source = Cube(Path("the array"), CubeMeta(bands, rows, columns, pixels.dtype, nodata=nodata), pixels)
+    survey = Survey.of(source)
+    usable = survey.bands_for(source.meta, posterior.network.bands)
+    posterior.refuse_other_bands(len(usable))
+    constant = [band for band in survey.usable_bands(source.meta) if band not in usable]
+    radiometry = Radiometry.of(source.meta, survey, value_range)
+    asked = Maps(tuple(maps), question, posterior)
+    fine = replace(source.meta.upscaled(posterior.network.scale), dtype=np.dtype("f4"), nodata=float("nan"))
+    metas = {"mean": fine} | dict(asked.metas(fine))
+    made: dict[str, NDArray[np.float32]] = {
+        name: np.empty(meta.shape(), np.float32) for name, meta in metas.items()
+    }
+    cubes = {name: Cube(Path(name), meta, made[name]) for name, meta in metas.items()}
+    layers = [Layer(MEAN, cubes["mean"])]
+    layers += [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in asked.summaries]
+    plan = posterior.plan(source.meta.window, usable, halo_for(posterior, asked.summaries), memory)
+    work = super_resolve(source, posterior, plan, radiometry, layers, question=asked.question, constant=constant)
+    for done, _ in enumerate(work, start=1):
+        watch(done, len(plan.tiles))
+    return {name: array[0] if name.endswith("_merged") else array for name, array in made.items()}
