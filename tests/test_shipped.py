@@ -1,5 +1,7 @@
 """The models that come with the program: found by scale, described, calibrated, and better than bicubic."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -51,3 +53,22 @@ def test_a_shipped_model_beats_bicubic_and_its_samples_differ(scale):
     assert error(samples.mean(0)) < error(bicubic_up(low, scale)[0].numpy())
     assert error(samples.mean(0)) < np.mean([error(sample) for sample in samples])
     assert samples.std(0).mean() > 1e-4
+
+
+def test_the_examples_wavelengths_rise_as_those_of_its_four_spectrometers():
+    with open_cube(EXAMPLE) as cube:
+        steps = np.diff(np.asarray(cube.meta.wavelengths))
+    back = np.flatnonzero(steps < 0)
+    assert len(back) == 2  # where a spectrometer begins below the end of the one before
+    gaps = np.flatnonzero(steps > 15)
+    assert len(gaps) == 2  # water vapour
+    usual = np.delete(steps, [*back, *gaps])
+    assert ((usual > 8) & (usual < 11)).all()
+
+
+def test_the_library_example_runs_as_it_is(tmp_path):
+    script = EXAMPLE.with_name("library.py")
+    ran = subprocess.run([sys.executable, script, tmp_path / "out"], capture_output=True, text=True, check=True)
+    assert "90 % interval" in ran.stdout
+    assert "'std_merged': (128, 128)" in ran.stdout
+    assert (tmp_path / "out" / "fine_interval_high.hdr").exists()
