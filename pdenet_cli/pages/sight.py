@@ -42,7 +42,7 @@ class Sight:
         """The sight of a cube and of a merged map of it."""
         step = thinning(mean.meta, longest)
         seen = np.asarray(thinned(risk, 0, step), np.float32)
-        *levels, (_, beyond) = shares_above(_strips(risk), (*round_levels(seen), upper_end(seen)))
+        *levels, (_, beyond) = shares_above(strips(risk), (*round_levels(seen), upper_end(seen)))
         return cls(quicklook(mean, longest), seen, step, tuple(levels), beyond > 0)
 
     @property
@@ -192,17 +192,18 @@ def round_levels(risk: Map) -> tuple[float, ...]:
     return tuple(inside[-MOST_LEVELS:]) or (float(f"{np.median(known):.3g}"),)
 
 
-def shares_above(strips: Iterator[Map], levels: Sequence[float]) -> tuple[tuple[float, float], ...]:
+def shares_above(parts: Iterator[Map], levels: Sequence[float]) -> tuple[tuple[float, float], ...]:
     """Each level with the share of all valid pixels whose value is above it."""
     above, known = np.zeros(len(levels), np.int64), 0
-    for strip in strips:
-        numbers = strip[np.isfinite(strip)]
+    for part in parts:
+        numbers = part[np.isfinite(part)]
         known += numbers.size
         above += np.array([np.count_nonzero(numbers > level) for level in levels], np.int64)
     return tuple((level, float(count) / max(known, 1)) for level, count in zip(levels, above, strict=True))
 
 
-def _strips(cube: Cube) -> Iterator[Map]:
+def strips(cube: Cube) -> Iterator[Map]:
+    """The first band of a cube in strips that fit into memory, NaN where there is nothing."""
     meta = cube.meta
     for window in meta.window.blocks(max(1, BLOCK_VALUES // meta.columns), meta.columns):
         strip = cube.read(window, slice(0, 1))[0]

@@ -13,6 +13,7 @@ from pdenet_cli.calibration import Calibration
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.inference import Posterior
+from pdenet_cli.pages.sight import strips
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.summaries import MAPS, Question, Summary
 
@@ -20,7 +21,6 @@ WITH_SAMPLES = ("std", "share")
 UNITS = {"value": "the file's numbers", "spread": "the file's numbers", "percent": "percent", "degrees": "degrees"}
 LEVELS = {"percent": (1, 2, 5, 10, 20, 50), "degrees": (0.1, 0.2, 0.5, 1, 2, 5)}
 OF_RANGE = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # of what 0..1 is in the file: levels of a spread
-STRIP_VALUES = 1 << 22
 MEDIAN_VALUES = 1 << 20
 
 
@@ -85,19 +85,19 @@ class Maps:
         between = float(np.mean(1 / np.abs(radiometry.gain)))  # 0 and 1, in the file's numbers
         levels = LEVELS | {"spread": tuple(float(f"{part * between:.1g}") for part in OF_RANGE)}
         shown = {
-            s.name: (s.answer(self.question), s.unit, _strips(cubes[f"{s.name}_merged"]))
+            s.name: (s.answer(self.question), s.unit, strips(cubes[f"{s.name}_merged"]))
             for s in self.summaries
             if s.unit != "value"
         }
         if "interval" in self.names:
-            high, low = (_strips(cubes[f"interval_{end}_merged"]) for end in ("high", "low"))
+            high, low = (strips(cubes[f"interval_{end}_merged"]) for end in ("high", "low"))
             says = f"width of the interval at level {self.question.level:g}, mean over the bands"
             shown["interval"] = says, "spread", (top - base for top, base in zip(high, low, strict=True))
         fine = next(iter(cubes.values())).meta
         every = fine.rows * fine.columns // MEDIAN_VALUES | 1  # odd: so as not to step with the scale
         return {
-            name: {"says": says, "unit": UNITS[unit]} | _numbers(strips, levels[unit], every)
-            for name, (says, unit, strips) in shown.items()
+            name: {"says": says, "unit": UNITS[unit]} | _numbers(parts, levels[unit], every)
+            for name, (says, unit, parts) in shown.items()
         }
 
     def _usual(self) -> Iterator[str]:
@@ -150,20 +150,13 @@ class Maps:
         return replace(meta.with_bands(slice(0, 1)), default_bands=None, wavelength_units=None, **lists)
 
 
-def _strips(cube: Cube) -> Iterator[NDArray[np.float32]]:
-    """A merged map, (rows, columns), in strips that fit into memory."""
-    meta = cube.meta
-    for window in meta.window.blocks(max(1, STRIP_VALUES // meta.columns), meta.columns):
-        yield cube.read(window)[0]
-
-
-def _numbers(strips: Iterator[NDArray[np.float32]], levels: Sequence[float], every: int) -> dict[str, Any]:
+def _numbers(parts: Iterator[NDArray[np.float32]], levels: Sequence[float], every: int) -> dict[str, Any]:
     """`every` how many-th value is enough for the median."""
     total, count = 0.0, 0
     above = np.zeros(len(levels), np.int64)
     picked = []
-    for strip in strips:
-        values = strip[np.isfinite(strip)]
+    for part in parts:
+        values = part[np.isfinite(part)]
         total, count = total + float(values.sum(dtype=np.float64)), count + values.size
         above += [np.count_nonzero(values > level) for level in levels]
         picked.append(values[::every])
