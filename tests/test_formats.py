@@ -1,6 +1,7 @@
 """One contract for every format that is written: what goes in by windows comes out whole, with all it said."""
 
 import dataclasses
+import errno
 import os
 import subprocess
 import sys
@@ -177,6 +178,39 @@ def test_cubes_are_whole_where_the_system_reserves_no_room(tmp_path, monkeypatch
         assert cube.meta.wavelengths == meta.wavelengths
 
 
+def answering(code):
+    """A way to reserve room that a file system of another kind has."""
+    fcntl = pytest.importorskip("fcntl")
+
+    def reserve(descriptor, offset, size):
+        # Where the system cannot, the C library writes to every block, which it does not in a file that appends.
+        if code is not None or fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND:
+            raise OSError(code or errno.EBADF, os.strerror(code or errno.EBADF))
+        os.ftruncate(descriptor, max(offset + size, os.fstat(descriptor).st_size))
+
+    return reserve
+
+
+@pytest.mark.parametrize("code", [None, errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP])
+@pytest.mark.parametrize("suffix", [".h5", ".mat", ".tif", ".hdr"])
+def test_cubes_are_written_where_the_file_system_reserves_no_room(tmp_path, monkeypatch, suffix, code):
+    monkeypatch.setattr(os, "posix_fallocate", answering(code), raising=False)
+    meta = CubeMeta(3, 5, 4, np.dtype("<u2"), extra={"words": "a" * 3000})
+    pixels = np.arange(60, dtype="<u2").reshape(3, 5, 4)
+    with create_cube(tmp_path / f"a{suffix}", meta) as cube:
+        cube.write(meta.window, pixels)
+    with open_cube(tmp_path / f"a{suffix}") as cube:
+        np.testing.assert_array_equal(cube.read(), pixels)
+
+
+def test_a_disk_too_full_to_reserve_room_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "posix_fallocate", answering(errno.ENOSPC), raising=False)
+    says = pytest.raises(OutputError, match=os.strerror(errno.ENOSPC))
+    with says, create_cube(tmp_path / "a.tif", CubeMeta(3, 5, 4, np.dtype("<u2"))):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_unknown_suffix_or_folder_is_refused_before_any_work(tmp_path):
     meta = full_meta(3, 4, 5, "<u2")
     with pytest.raises(OutputError, match="suffix"), create_cube(tmp_path / "a.xyz", meta):
@@ -261,6 +295,17 @@ def test_memory_is_what_the_control_group_leaves(tmp_path):
     (tmp_path / "membership").write_text("0::/other\n")
     assert limits._free_of_group(tmp_path / "membership", groups) == sys.maxsize
     assert limits._free_of_group(tmp_path / "none", groups) == sys.maxsize
+
+
+def test_memory_is_asked_for_where_each_system_tells_it(tmp_path, monkeypatch):
+    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable: 7 kB\n")
+    assert limits._free_of_machine(tmp_path / "meminfo") == 7 * 1024
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}.__getitem__)
+    assert limits._free_of_machine(tmp_path / "none") == 500 * 4096
+    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\n")
+    assert limits._free_of_machine(tmp_path / "meminfo") == 500 * 4096
+    monkeypatch.delattr(os, "sysconf")
+    assert limits._free_of_machine(tmp_path / "none") == 4 << 30
 
 
 @pytest.mark.parametrize(
