@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import json
 import os
 import random
 import signal
@@ -168,6 +169,19 @@ def test_a_scene_never_replaces_itself(bicubic, scene):
     assert code == 5
     assert "is the scene itself" in said
     assert scene.with_suffix(".img").read_bytes() == before
+
+
+@pytest.mark.parametrize("output", ["scene.hdr", "scene.img"])
+def test_what_lies_beside_a_scene_is_not_replaced_either(bicubic, make_cube, tmp_path, output):
+    path, _ = make_cube("scene.tif", bands=3, rows=12, columns=12)
+    sizes = "ENVI\nsamples = 12\nlines = 12\nbands = 3\ndata type = 12\nbyte order = 0\n"
+    (tmp_path / "scene.hdr").write_text(before := f"{sizes}wavelength = {{500, 600, 700}}\n")
+    code, said = bicubic(tmp_path / output, "--overwrite", of=path)
+    assert (code, "is the scene itself" in said) == (5, True), said
+    assert (tmp_path / "scene.hdr").read_text() == before
+    assert bicubic(tmp_path / "fine.tif", of=path)[0] == 0
+    told = json.loads((tmp_path / "fine.report.json").read_text())["job"]
+    assert set(told["inputs"]) == {"scene.tif", "scene.hdr"}
 
 
 @pytest.mark.parametrize("output", ["in.zarr/fine.zarr", "in.zarr/p/fine.tif", "in.zarr"])

@@ -81,12 +81,13 @@ def files_of(scene: Path, settings: Settings) -> tuple[Path, ...]:
 
 def first_repeated(scenes: Sequence[Path], settings: Settings) -> Path | None:
     """The first scene that was there before, maybe by another of its files; None: all differ."""
-    seen: set[Path] = set()
+    seen: set[frozenset[Path]] = set()
     for scene in scenes:
-        files = {file.resolve() for file in files_of(scene, settings) or (scene,)}
-        if files & seen:
+        # All of them: two pictures may share the metadata beside them.
+        files = frozenset(file.resolve() for file in files_of(scene, settings) or (scene,))
+        if files in seen:
             return scene
-        seen |= files
+        seen.add(files)
     return None
 
 
