@@ -267,6 +267,14 @@ def test_a_store_is_replaced_and_a_folder_of_its_name_is_not(bicubic, tmp_path):
     assert {path.name for path in folder.iterdir()} >= {"notes.txt", "scene_x4.hdr"}
 
 
+@pytest.mark.parametrize("name", ["fine.img", "fine.report.json", "fine.png"])
+def test_a_folder_in_the_way_is_left_and_named_before_the_work(bicubic, tmp_path, name):
+    (tmp_path / name).mkdir()
+    code, said = bicubic(tmp_path / "fine.hdr", "--overwrite", "--quicklook")
+    assert (code, f"{name} is a folder" in said) == (5, True), said
+    assert not (tmp_path / "fine.hdr").exists()
+
+
 def test_two_runs_do_not_write_the_same_output(scene, models, tmp_path):
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
     settings = sharpen.Settings(tile=8)

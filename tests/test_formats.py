@@ -166,6 +166,28 @@ def test_an_existing_output_is_refused_and_kept_unless_told_otherwise(suffix, tm
         assert (cube.read() == 2).all()
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_a_folder_is_not_replaced_by_a_cube_of_its_name(suffix, overwrite, tmp_path):
+    meta = full_meta(3, 4, 5, "<u2")
+    for name in (f"a{suffix}", "b.hdr") if suffix == ".dat" else (f"a{suffix}",):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "notes.txt").write_text("mine")
+        path = tmp_path / f"{name[0]}{suffix}"
+        with pytest.raises(OutputError, match="is a folder"), create_cube(path, meta, overwrite=overwrite):
+            pass
+        assert (tmp_path / name / "notes.txt").read_text() == "mine"
+
+
+def test_a_store_or_folder_that_came_meanwhile_is_not_replaced_by_a_file(tmp_path):
+    meta = full_meta(3, 4, 5, "<u2")
+    refused = pytest.raises(OutputError, match="is a folder")
+    with refused, create_cube(tmp_path / "a.tif", meta, overwrite=True):
+        (tmp_path / "a.tif").mkdir()
+        (tmp_path / "a.tif" / "zarr.json").write_text("{}")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tif"]
+
+
 @pytest.mark.parametrize("suffix", [".h5", ".nc", ".mat", ".tif", ".hdr"])
 def test_cubes_are_whole_where_the_system_reserves_no_room(tmp_path, monkeypatch, suffix):
     monkeypatch.delattr(os, "posix_fallocate", raising=False)

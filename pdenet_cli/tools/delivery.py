@@ -19,6 +19,7 @@ from pdenet_cli.formats.output import (
     beside,
     is_same,
     refuse_existing,
+    refuse_folders,
     refuse_scenes,
     remove,
     rename,
@@ -63,9 +64,13 @@ class Delivery:
         return {name: str(path) for name, path in (self._paths | self.pages).items()}
 
     def refuse(self, files: Sequence[Path]) -> None:
-        """Stop where a format cannot hold its cube, or the scene of these files would be replaced or added to."""
+        """Stop where a format cannot hold its cube, a folder is in the way, or the scene of these files would be
+        replaced or added to.
+        """
         refuse_scenes((*self._finals, *self._shown, self.report_path), files)
+        refuse_folders((*self._shown, self.report_path))
         for output, meta in self.cubes.values():
+            output.refuse_folders()
             output.refuse(meta)
 
     def refuse_others(self, scenes: Sequence[Path]) -> None:
