@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from pdenet_cli import open_cube
-from pdenet_cli.errors import OutputError
+from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.inference import Posterior
-from pdenet_cli.models import load_model
+from pdenet_cli.models import bicubic_model, load_model
 from pdenet_cli.tools import delivery, sharpen
 
 
@@ -205,6 +205,34 @@ def test_a_picture_never_replaces_a_band_of_the_scene(bicubic, tmp_path):
     assert (code, "inside the scene" in said) == (5, True), said
     assert [path.read_bytes() for path in sorted(folder.iterdir())] == before
     assert bicubic(folder / "fine.tif", of=folder)[0] == 0  # which is no picture
+
+
+def test_a_scene_of_pictures_is_the_same_whatever_lies_beside_them(tmp_path):
+    folder = tmp_path / "bands"
+    folder.mkdir()
+    for number, band in enumerate(np.random.default_rng(0).integers(0, 250, (3, 12, 12), np.uint8)):
+        (folder / f"s_{number}.png").write_bytes(imagecodecs.png_encode(band))
+    posterior = Posterior(bicubic_model(2), 1)
+    (folder / "notes").symlink_to("/proc/self/mem")  # which nobody can read
+    run = sharpen.Job(folder, folder / "fine.tif", posterior, sharpen.Settings(tile=6)).run()
+    next(run)
+    next(run)
+    run.close()
+    again = sharpen.Settings(tile=6, resume=True)
+    steps = sharpen.Job(folder, folder / "fine.tif", posterior, again).run()
+    assert next(steps) == (1, 4)
+    list(steps)
+    assert list(sharpen.Job(folder, folder / "fine.tif", posterior, again).run()) == []  # finished
+    told = json.loads((folder / "fine.report.json").read_text())["job"]
+    assert set(told["inputs"]) == {"s_0.png", "s_1.png", "s_2.png"}
+
+
+def test_an_input_that_cannot_be_read_any_more_is_one_line(scene, tmp_path):
+    job = sharpen.Job(scene, tmp_path / "fine.tif", Posterior(bicubic_model(2), 1), sharpen.Settings())
+    scene.with_suffix(".img").unlink()
+    with pytest.raises(FormatError, match=r"scene\.img: cannot be read \(No such file"):
+        list(job.run())
+    assert not list(tmp_path.glob("*fine*"))
 
 
 def test_no_scene_of_several_is_replaced_by_the_result_of_another(pdenet, make_cube, tmp_path):

@@ -55,7 +55,7 @@ def describe(
     """All that can be said of the cube in `path`; with `quicklook_path`, an RGB picture of it as well."""
     with open_cube(path, variable, axes) as cube:
         if quicklook_path is not None:
-            refuse_scenes((quicklook_path,), cube.files)
+            refuse_scenes((quicklook_path,), (path, *cube.files))
         survey = Survey.of(cube)
         radiometry = Radiometry.of(cube.meta, survey, value_range)
         picture = quicklook(cube)

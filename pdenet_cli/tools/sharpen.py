@@ -81,7 +81,7 @@ class Job:
         shown = settings.page and bool(self.maps.names)
         cubes = dict(self._cubes(output, also_mean=shown))
         self.delivery = Delivery(output, cubes, settings.overwrite, settings.quicklook, shown)
-        self.delivery.refuse(self.source.files)
+        self.delivery.refuse((scene, *self.source.files))
         if not settings.resume and not settings.forecast:
             self.delivery.refuse_existing()
         self.survey = Survey.of(self.source)

@@ -96,7 +96,8 @@ def refuse_to_replace(outputs: Sequence[Path], scenes: Sequence[Path], settings:
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise UsageError(f"{outputs[0]}: two outputs cannot have one name.")
     for scene in scenes if outputs else ():
-        refuse_scenes(outputs, files_of(scene, settings))
+        if files := files_of(scene, settings):
+            refuse_scenes(outputs, (scene, *files))
 
 
 def truth_view(cube: Cube, scale: int, settings: Settings, multiple: int, count: int | None) -> View:
