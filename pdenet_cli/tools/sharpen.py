@@ -13,7 +13,7 @@ import numpy as np
 
 from pdenet_cli.cube import CubeMeta, Window
 from pdenet_cli.errors import FormatError, ModelError, UsageError
-from pdenet_cli.formats import envi, open_cube, output_format, writable_suffixes
+from pdenet_cli.formats import envi, open_cube, output_format, writable_suffixes, zarr_store
 from pdenet_cli.formats.output import Output, unwritable
 from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve, usable_memory
 from pdenet_cli.radiometry import Radiometry, refuse_narrow
@@ -116,7 +116,7 @@ class Job:
         try:
             before = delivery.made(job) if self.settings.resume else None
             if before is not None:
-                delivery.show(self.source.path.name, before, missing=True)
+                delivery.show(_named(self.source.path).name, before, missing=True)
                 self.report = before
                 return
             self.delivery.refuse_others(self.others)
@@ -138,7 +138,7 @@ class Job:
             if COMPLETE not in steps:
                 numbers = yield from self._tiles(len(steps), say)
                 self.delivery.complete(self._report(job, numbers, time.monotonic() - started))
-        self.report = self.delivery.commit(self.source.path.name)
+        self.report = self.delivery.commit(_named(self.source.path).name)
 
     @property
     def _tiling(self) -> dict[str, int]:
@@ -258,24 +258,31 @@ def output_paths(scenes: Sequence[Path], output: Path, scale: int, *, folder: bo
     """
     if not folder and len(scenes) == 1 and output.suffix and (not output.is_dir() or _is_store(output)):
         return [output]
-    if output.is_file() or (not output.exists() and not folder and output.suffix in writable_suffixes()):
+    if output.is_file() or (not output.exists() and not folder and output.suffix.lower() in writable_suffixes()):
         raise UsageError(f"{output}: give a folder, not the name of a file.")
     try:
         output.mkdir(exist_ok=True)
     except OSError as error:
         raise unwritable(output, error) from error
     ending = "" if folder else f"_x{scale}"
-    paths = [output / f"{scene.stem}{ending}{_suffix(scene)}" for scene in scenes]
+    named = [_named(scene) for scene in scenes]
+    paths = [output / f"{scene.stem}{ending}{_suffix(scene)}" for scene in named]
     stems = [path.stem for path in paths]  # reports and pages have the same suffix whatever the format
-    for stem, scene in zip(stems, scenes, strict=True):
+    for stem, scene in zip(stems, named, strict=True):
         if stems.count(stem) > 1:
             raise UsageError(f"Several scenes are called {scene.stem}; sharpen them into different folders.")
     return paths
 
 
+def _named(scene: Path) -> Path:
+    """The scene by a name of its own, which `.` and `..` are not."""
+    return scene if scene.name not in ("", "..") else scene.resolve()
+
+
 def _is_store(path: Path) -> bool:
     """Whether a folder is a cube, which --overwrite may replace, and not a place for cubes."""
-    return path.suffix == ".zarr" and any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zarray"))
+    form = zarr_store.FORMAT
+    return path.suffix.lower() in form.suffixes and form.recognises(path, b"")
 
 
 def _suffix(scene: Path) -> str:
