@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from pdenet_cli import open_cube
-from pdenet_cli.errors import FormatError, OutputError
+from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.inference import Posterior
 from pdenet_cli.models import bicubic_model, load_model
 from pdenet_cli.tools import delivery, sharpen
@@ -313,6 +313,45 @@ def test_two_runs_do_not_write_the_same_output(scene, models, tmp_path):
     list(first)
     assert (tmp_path / "fine.hdr").exists()
     assert not list(tmp_path.glob(".fine*"))
+
+
+@pytest.mark.parametrize("end", ["finished", "broken off", "failed", "forecast", "refused"])
+def test_no_file_stays_open_however_a_job_ends(make_cube, tmp_path, monkeypatch, end):
+    path, _ = make_cube("scene.h5", rows=12, columns=12)
+    opened, closed = [], []
+
+    def opening(*words):
+        opened.append(open_cube(*words))
+        return opened[-1]
+
+    def creating(output, meta, create=delivery.Output.create):
+        cube = create(output, meta)
+        cube.close = lambda: closed.append(output.path.name)
+        return cube
+
+    monkeypatch.setattr(sharpen, "open_cube", opening)
+    monkeypatch.setattr(delivery.Output, "create", creating)
+    posterior, settings = Posterior(bicubic_model(2), 1), sharpen.Settings(tile=6, dtype="float32")
+    if end == "refused":
+        with pytest.raises(UsageError, match="are none"):
+            sharpen.Job(path, tmp_path / "fine.h5", posterior, dataclasses.replace(settings, bands=slice(4, 2)))
+    elif end == "forecast":
+        with sharpen.Job(path, tmp_path / "fine.h5", posterior, settings) as job:
+            assert job.forecast().tiles == 4
+    else:
+        run = sharpen.Job(path, tmp_path / "fine.h5", posterior, settings).run()
+        next(run)
+        if end == "broken off":
+            run.close()
+            assert list(tmp_path.glob(".fine*"))
+        elif end == "failed":
+            with pytest.raises(ZeroDivisionError):
+                run.throw(ZeroDivisionError)
+        else:
+            list(run)
+        assert closed == ["fine.h5"]
+    with pytest.raises(FormatError, match="after it was closed"):
+        opened[0].read()
 
 
 def broken_off(scene, models, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from glob import escape
 from pathlib import Path
@@ -116,9 +116,11 @@ class Delivery:
         # The first file of a cube is that of its pixels.
         return begun if all(output.parts[0].exists() for output, _ in self.cubes.values()) else None
 
-    def create(self) -> dict[str, Cube]:
-        """Every cube, ready to be written by windows; pixels of a broken-off run are still in it."""
-        return {name: output.create(meta) for name, (output, meta) in self.cubes.items()}
+    @contextmanager
+    def created(self) -> Iterator[dict[str, Cube]]:
+        """Every cube, ready to be written by windows, closed in the end; what a broken-off run wrote is in it."""
+        with ExitStack() as opened:
+            yield {name: opened.enter_context(output.create(meta)) for name, (output, meta) in self.cubes.items()}
 
     @contextmanager
     def growing(self) -> Iterator[None]:

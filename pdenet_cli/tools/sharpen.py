@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 
@@ -61,7 +62,10 @@ class Forecast:
 
 
 class Job:
-    """One scene made ready to be sharpened: every check that can come before the work is made here."""
+    """One scene made ready to be sharpened: every check that can come before the work is made here.
+
+    The scene is closed when `run` ends in any way; a job that is not run is closed as a context manager.
+    """
 
     def __init__(
         self,
@@ -73,9 +77,25 @@ class Job:
     ) -> None:
         """`output` is the sharpened cube; maps are named after it. `others`: scenes that must stay as they are."""
         self.posterior, self.settings, self.others = posterior, settings, others
-        model, network = posterior.model, posterior.network
         self.maps = Maps(settings.maps, settings.question, posterior)
         self.source = open_cube(scene, settings.variable, settings.axes)
+        try:
+            self._prepare(scene, output)
+        except BaseException:
+            self.source.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.source.close()
+
+    def _prepare(self, scene: Path, output: Path) -> None:
+        posterior, settings = self.posterior, self.settings
+        model, network = posterior.model, posterior.network
         if settings.bands is not None:
             self.source = self.source.with_bands(settings.bands)
         shown = settings.page and bool(self.maps.names)
@@ -109,6 +129,10 @@ class Job:
 
     def run(self, say: Callable[[str], None] = lambda text: None) -> Iterator[tuple[int, int]]:
         """Do the work; yields how many tiles of how many are done. `report` is there when it ends."""
+        with self:
+            yield from self._run(say)
+
+    def _run(self, say: Callable[[str], None]) -> Iterator[tuple[int, int]]:
         started = time.monotonic()
         for note in self._notes():
             say(note)
@@ -176,20 +200,17 @@ class Job:
         self, first: int, say: Callable[[str], None]
     ) -> Generator[tuple[int, int], None, dict[str, dict[str, Any]]]:
         """Write every tile from number `first` on; in the end, what the maps show in numbers."""
-        cubes = self.delivery.create()
-        layers = [Layer(MEAN, cubes["mean"])] if "mean" in cubes else []
-        layers += [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in self.maps.summaries]
-        total = len(self.plan.tiles)
-        yield first, total
-        road = self.source, self.posterior, self.plan, self.radiometry, self.usable
-        work = super_resolve(*road, layers, first, say, self.maps.question, self.constant)
-        for count, _ in enumerate(work, start=first + 1):
-            self.delivery.journal.note(f"tile {count}")
-            yield count, total
-        numbers = self.maps.numbers(cubes, self.radiometry)
-        for cube in cubes.values():
-            cube.close()
-        return numbers
+        with self.delivery.created() as cubes:
+            layers = [Layer(MEAN, cubes["mean"])] if "mean" in cubes else []
+            layers += [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in self.maps.summaries]
+            total = len(self.plan.tiles)
+            yield first, total
+            road = self.source, self.posterior, self.plan, self.radiometry, self.usable
+            work = super_resolve(*road, layers, first, say, self.maps.question, self.constant)
+            for count, _ in enumerate(work, start=first + 1):
+                self.delivery.journal.note(f"tile {count}")
+                yield count, total
+            return self.maps.numbers(cubes, self.radiometry)
 
     def _cubes(self, path: Path, *, also_mean: bool) -> Iterator[tuple[str, tuple[Output, CubeMeta]]]:
         """Each cube to be written by the name of its map, with what it says of itself."""
