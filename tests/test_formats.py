@@ -154,6 +154,38 @@ def test_what_lies_outside_or_would_change_a_scene_is_refused(suffix, make_cube,
         new.write(Window(0, 0, 2, 2), pixels[:, :1, :1])
 
 
+@pytest.mark.parametrize(
+    ("pixels", "dtype"),
+    [
+        (np.array([0.9, -1.0, 70000.0]), "<u2"),
+        (np.array([1, 2, 3], "i2"), "u2"),  # as NumPy's own rule has it: the next tile may hold a negative one
+        (np.array([1, 2, 70000], "u4"), "<u2"),
+        (np.array([1, -40000, 3], "i4"), ">i2"),
+        (np.array([1j, 2, 3]), "<f4"),
+    ],
+)
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_numbers_that_would_become_others_are_refused(suffix, pixels, dtype, tmp_path):
+    meta = CubeMeta(1, 1, 3, np.dtype(dtype))
+    with pytest.raises(UsageError, match="do not fit"), create_cube(tmp_path / f"a{suffix}", meta) as cube:
+        cube.write(meta.window, pixels[None, None])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype"), [("u1", ">u2"), ("<u4", "<u2"), (">i8", "<i2"), ("u2", "f4"), ("f8", "f4"), ("u1", "i1")]
+)
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_numbers_that_another_type_holds_are_written(suffix, given, dtype, tmp_path):
+    meta = CubeMeta(1, 1, 3, np.dtype(dtype))
+    if np.dtype(dtype) == np.int8 and suffix in (".hdr", ".dat"):
+        pytest.skip("ENVI has no such numbers")
+    with create_cube(tmp_path / f"a{suffix}", meta) as cube:
+        cube.write(meta.window, np.array([[[1, 2, 100]]], given))
+    with open_cube(tmp_path / f"a{suffix}") as cube:
+        assert cube.read().ravel().tolist() == [1, 2, 100]
+
+
 @pytest.mark.parametrize("suffix", WRITTEN)
 def test_an_existing_output_is_refused_and_kept_unless_told_otherwise(suffix, tmp_path):
     path, meta = tmp_path / f"a{suffix}", full_meta(3, 4, 5, "<u2")
