@@ -235,6 +235,9 @@ class Cube:
         key, wanted = self._key(window, bands), (len(range(self.meta.bands)[bands]), window.rows, window.columns)
         if pixels.shape != wanted:
             raise UsageError(f"{self.path}: pixels of shape {pixels.shape} for a place of shape {wanted}.")
+        if not _held(pixels, self.meta.dtype):
+            met = f"{pixels.dtype.name} pixels do not fit into {self.meta.dtype.name} numbers"
+            raise UsageError(f"{self.path}: {met}. Round and clip them first, and convert them with astype.")
         array: Any = self.array
         array[key] = pixels.transpose(["brc".index(axis) for axis in self.axes])
 
@@ -268,6 +271,16 @@ class Cube:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _held(pixels: Pixels, dtype: np.dtype[Any]) -> bool:
+    """Whether numbers stay what they are in `dtype`, but for the precision of a float; NumPy would wrap them."""
+    if not np.can_cast(pixels.dtype, dtype, "same_kind"):
+        return False
+    if dtype.kind not in "ui" or not pixels.size or np.can_cast(pixels.dtype, dtype):
+        return True
+    limits = np.iinfo(dtype)
+    return bool(limits.min <= pixels.min() and pixels.max() <= limits.max)
 
 
 @dataclass(frozen=True)

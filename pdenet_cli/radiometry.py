@@ -4,7 +4,8 @@ The rule, first match wins (`reason` says which it was):
 
 1. the user's range: LO becomes 0, HI becomes 1;
 2. a reflectance scale factor in the header: 0..factor;
-3. gains and offsets in the header: the physical values they give, if those look like reflectance (at most 2);
+3. gains and offsets in the header: the physical values they give, if those look like reflectance (the brightest
+   above 0.05 and at most 2);
 4. 8-bit numbers: 0..255;
 5. floating-point numbers between -0.5 and 1.5, the 99.9th percentile above 0.05: taken as they are;
 6. otherwise 0..p, p the 99.9th percentile of the valid numbers, so that one hot pixel does not darken the
@@ -29,7 +30,8 @@ from pdenet_cli.survey import Survey, valid
 
 Bands = slice | Sequence[int]
 ALL = slice(None)
-DARKEST = 0.05  # what floating-point numbers reach at least if they are reflectance; radiance may be far below
+DARKEST = 0.05  # what physical values reach at least if they are reflectance; radiance may be far below
+BRIGHTEST = 2.0  # what they reach at most: glint and noise are above 1
 LEAST_STEPS = 10  # whole numbers that a scene must span to be rounded to them
 
 
@@ -50,10 +52,10 @@ class Radiometry:
     @classmethod
     def of(cls, meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | None = None) -> Radiometry:
         """The radiometry of a scene by the rule at the top of this module."""
-        low, high, reason = _range(meta, survey, value_range)
-        by_header = reason.startswith("gain")
-        gains = (by_header and meta.gains) or (1.0,)
-        offsets = (by_header and meta.offsets) or (0.0,)
+        chosen = _range(meta, survey, value_range)
+        low, high = chosen.low, chosen.high
+        gains = (chosen.physical and meta.gains) or (1.0,)
+        offsets = (chosen.physical and meta.offsets) or (0.0,)
         if not high > low or not math.isfinite(high - low):
             raise UsageError(f"The range {low:g} to {high:g} is empty. Give one with --range LO HI.")
         gain = tuple(g / (high - low) for g in gains)
@@ -62,7 +64,7 @@ class Radiometry:
         return cls(
             gain=gain,
             offset=offset,
-            reason=reason,
+            reason=chosen.reason,
             nodata=meta.nodata,
             fill=tuple(np.nan_to_num(means).tolist()),
             # A survey of some blocks may have missed the negative numbers.
@@ -156,29 +158,37 @@ def _physical(meta: CubeMeta) -> tuple[tuple[float, ...], tuple[float, ...]] | N
     return (gains, offsets) if (meta.gains or meta.offsets) and all(gains) else None
 
 
-def _range(meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | None) -> tuple[float, float, str]:
+@dataclass(frozen=True)
+class _Range:
+    """What becomes 0 and what becomes 1, and why."""
+
+    low: float
+    high: float
+    reason: str
+    physical: bool = False  # of the values that the header's gains and offsets give, not of the file's numbers
+
+
+def _range(meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | None) -> _Range:
     if value_range is not None:
         low, high = value_range
-        return low, high, f"range given: {low:g} to {high:g}"
+        return _Range(low, high, f"range given: {low:g} to {high:g}")
     if meta.reflectance_scale:
-        return (
-            0.0,
-            meta.reflectance_scale,
-            f"reflectance scale factor in the header: {meta.reflectance_scale:g}",
-        )
+        said = f"reflectance scale factor in the header: {meta.reflectance_scale:g}"
+        return _Range(0.0, meta.reflectance_scale, said)
     if meta.gains is not None or meta.offsets is not None:
-        top = survey.top * max(meta.gains or (1.0,)) + max(meta.offsets or (0.0,))
-        if top <= 2:
-            return 0.0, 1.0, "gain and offset in the header"
+        gain, offset = max(meta.gains or (1.0,)), max(meta.offsets or (0.0,))
+        brightest = gain * (survey.top if gain > 0 else survey.minimum) + offset
+        if DARKEST < brightest <= BRIGHTEST:
+            return _Range(0.0, 1.0, "gain and offset in the header", physical=True)
     if meta.dtype == np.uint8:
-        return 0.0, 255.0, "8-bit numbers: 0 to 255"
+        return _Range(0.0, 255.0, "8-bit numbers: 0 to 255")
     if meta.dtype.kind == "f" and survey.minimum >= -0.5 and survey.maximum <= 1.5 and survey.top > DARKEST:
-        return 0.0, 1.0, "floating-point numbers near 0 to 1, taken as they are"
+        return _Range(0.0, 1.0, "floating-point numbers near 0 to 1, taken as they are")
     top = survey.top if survey.top > 0 else survey.maximum
     low = survey.minimum if survey.minimum < -abs(top) / 10 else 0.0
     if top <= low:
         top = low + 1.0
-    return low, top, f"from the data: {low:g} to {top:g} (99.9th percentile)"
+    return _Range(low, top, f"from the data: {low:g} to {top:g} (99.9th percentile)")
 
 
 def _per_band(values: Sequence[float], bands: Bands) -> NDArray[np.float64]:

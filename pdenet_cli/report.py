@@ -14,6 +14,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from pdenet_cli.errors import FormatError
+
 
 @dataclass(frozen=True)
 class Report:
@@ -42,7 +44,11 @@ def versions(*packages: str) -> dict[str, str]:
 
 def hashes(paths: Sequence[Path]) -> dict[str, str]:
     """The SHA-256 of each file; of a folder, that of its files' names and contents in order."""
-    return {path.name: _hash(path) for path in dict.fromkeys(paths)}
+    try:
+        return {path.name: _hash(path) for path in dict.fromkeys(paths)}
+    except OSError as error:
+        where = error.filename or ", ".join(path.name for path in paths[:3])
+        raise FormatError(f"{where}: cannot be read ({error.strerror or error}).") from error
 
 
 def _hash(path: Path) -> str:

@@ -433,6 +433,16 @@ def test_a_scene_by_another_name_is_still_one_scene(scenes, models, tmp_path):
     assert not output.exists()
 
 
+def test_a_copy_without_what_lay_beside_it_is_still_the_same_scene(models, tmp_path):
+    pixels = np.random.default_rng(0).integers(100, 9000, (2, 16, 16), dtype="<u2")
+    first, second = (written(tmp_path / f"{name}.tif", pixels) for name in "ab")
+    lines = "ENVI\nsamples = 16\nlines = 16\nbands = 2\ndata type = 12\nbyte order = 0\n"
+    first.with_suffix(".hdr").write_text(lines + "wavelength = {500, 600}\n")
+    for scenes in ([first, second], [second, first]):
+        with pytest.raises(UsageError, match="again"):
+            calibrate(str(models["pdenet"]), scenes, tmp_path / "out.safetensors", Settings(), samples=2)
+
+
 def test_one_scene_says_nothing_of_the_others_factors(pdenet, scenes, models, tmp_path):
     arguments = (models["pdenet"], scenes[0], "--level", 0.975, "-o", tmp_path / "out.safetensors")
     ran = pdenet("calibrate", *arguments)

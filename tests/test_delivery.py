@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import json
 import os
 import random
 import signal
@@ -16,9 +17,9 @@ import numpy as np
 import pytest
 
 from pdenet_cli import open_cube
-from pdenet_cli.errors import OutputError
+from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.inference import Posterior
-from pdenet_cli.models import load_model
+from pdenet_cli.models import bicubic_model, load_model
 from pdenet_cli.tools import delivery, sharpen
 
 
@@ -170,6 +171,19 @@ def test_a_scene_never_replaces_itself(bicubic, scene):
     assert scene.with_suffix(".img").read_bytes() == before
 
 
+@pytest.mark.parametrize("output", ["scene.hdr", "scene.img"])
+def test_what_lies_beside_a_scene_is_not_replaced_either(bicubic, make_cube, tmp_path, output):
+    path, _ = make_cube("scene.tif", bands=3, rows=12, columns=12)
+    sizes = "ENVI\nsamples = 12\nlines = 12\nbands = 3\ndata type = 12\nbyte order = 0\n"
+    (tmp_path / "scene.hdr").write_text(before := f"{sizes}wavelength = {{500, 600, 700}}\n")
+    code, said = bicubic(tmp_path / output, "--overwrite", of=path)
+    assert (code, "is the scene itself" in said) == (5, True), said
+    assert (tmp_path / "scene.hdr").read_text() == before
+    assert bicubic(tmp_path / "fine.tif", of=path)[0] == 0
+    told = json.loads((tmp_path / "fine.report.json").read_text())["job"]
+    assert set(told["inputs"]) == {"scene.tif", "scene.hdr"}
+
+
 @pytest.mark.parametrize("output", ["in.zarr/fine.zarr", "in.zarr/p/fine.tif", "in.zarr"])
 def test_nothing_is_written_into_a_scene_that_is_a_folder(bicubic, scene, tmp_path, output):
     store = tmp_path / "in.zarr"
@@ -191,6 +205,34 @@ def test_a_picture_never_replaces_a_band_of_the_scene(bicubic, tmp_path):
     assert (code, "inside the scene" in said) == (5, True), said
     assert [path.read_bytes() for path in sorted(folder.iterdir())] == before
     assert bicubic(folder / "fine.tif", of=folder)[0] == 0  # which is no picture
+
+
+def test_a_scene_of_pictures_is_the_same_whatever_lies_beside_them(tmp_path):
+    folder = tmp_path / "bands"
+    folder.mkdir()
+    for number, band in enumerate(np.random.default_rng(0).integers(0, 250, (3, 12, 12), np.uint8)):
+        (folder / f"s_{number}.png").write_bytes(imagecodecs.png_encode(band))
+    posterior = Posterior(bicubic_model(2), 1)
+    (folder / "notes").symlink_to("/proc/self/mem")  # which nobody can read
+    run = sharpen.Job(folder, folder / "fine.tif", posterior, sharpen.Settings(tile=6)).run()
+    next(run)
+    next(run)
+    run.close()
+    again = sharpen.Settings(tile=6, resume=True)
+    steps = sharpen.Job(folder, folder / "fine.tif", posterior, again).run()
+    assert next(steps) == (1, 4)
+    list(steps)
+    assert list(sharpen.Job(folder, folder / "fine.tif", posterior, again).run()) == []  # finished
+    told = json.loads((folder / "fine.report.json").read_text())["job"]
+    assert set(told["inputs"]) == {"s_0.png", "s_1.png", "s_2.png"}
+
+
+def test_an_input_that_cannot_be_read_any_more_is_one_line(scene, tmp_path):
+    job = sharpen.Job(scene, tmp_path / "fine.tif", Posterior(bicubic_model(2), 1), sharpen.Settings())
+    scene.with_suffix(".img").unlink()
+    with pytest.raises(FormatError, match=r"scene\.img: cannot be read \(No such file"):
+        list(job.run())
+    assert not list(tmp_path.glob("*fine*"))
 
 
 def test_no_scene_of_several_is_replaced_by_the_result_of_another(pdenet, make_cube, tmp_path):
@@ -253,6 +295,14 @@ def test_a_store_is_replaced_and_a_folder_of_its_name_is_not(bicubic, tmp_path):
     assert {path.name for path in folder.iterdir()} >= {"notes.txt", "scene_x4.hdr"}
 
 
+@pytest.mark.parametrize("name", ["fine.img", "fine.report.json", "fine.png"])
+def test_a_folder_in_the_way_is_left_and_named_before_the_work(bicubic, tmp_path, name):
+    (tmp_path / name).mkdir()
+    code, said = bicubic(tmp_path / "fine.hdr", "--overwrite", "--quicklook")
+    assert (code, f"{name} is a folder" in said) == (5, True), said
+    assert not (tmp_path / "fine.hdr").exists()
+
+
 def test_two_runs_do_not_write_the_same_output(scene, models, tmp_path):
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
     settings = sharpen.Settings(tile=8)
@@ -263,6 +313,45 @@ def test_two_runs_do_not_write_the_same_output(scene, models, tmp_path):
     list(first)
     assert (tmp_path / "fine.hdr").exists()
     assert not list(tmp_path.glob(".fine*"))
+
+
+@pytest.mark.parametrize("end", ["finished", "broken off", "failed", "forecast", "refused"])
+def test_no_file_stays_open_however_a_job_ends(make_cube, tmp_path, monkeypatch, end):
+    path, _ = make_cube("scene.h5", rows=12, columns=12)
+    opened, closed = [], []
+
+    def opening(*words):
+        opened.append(open_cube(*words))
+        return opened[-1]
+
+    def creating(output, meta, create=delivery.Output.create):
+        cube = create(output, meta)
+        cube.close = lambda: closed.append(output.path.name)
+        return cube
+
+    monkeypatch.setattr(sharpen, "open_cube", opening)
+    monkeypatch.setattr(delivery.Output, "create", creating)
+    posterior, settings = Posterior(bicubic_model(2), 1), sharpen.Settings(tile=6, dtype="float32")
+    if end == "refused":
+        with pytest.raises(UsageError, match="are none"):
+            sharpen.Job(path, tmp_path / "fine.h5", posterior, dataclasses.replace(settings, bands=slice(4, 2)))
+    elif end == "forecast":
+        with sharpen.Job(path, tmp_path / "fine.h5", posterior, settings) as job:
+            assert job.forecast().tiles == 4
+    else:
+        run = sharpen.Job(path, tmp_path / "fine.h5", posterior, settings).run()
+        next(run)
+        if end == "broken off":
+            run.close()
+            assert list(tmp_path.glob(".fine*"))
+        elif end == "failed":
+            with pytest.raises(ZeroDivisionError):
+                run.throw(ZeroDivisionError)
+        else:
+            list(run)
+        assert closed == ["fine.h5"]
+    with pytest.raises(FormatError, match="after it was closed"):
+        opened[0].read()
 
 
 def broken_off(scene, models, tmp_path):

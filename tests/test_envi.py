@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
+from pdenet_cli.formats import attributes, gdal_metadata
 from pdenet_cli.formats.envi_header import DTYPES, Header
 from pdenet_cli.georeference import Georeference, GroundPoint
 from tests.cubes import written
@@ -468,3 +469,14 @@ def test_a_wavelength_list_with_words_is_dropped_and_noted(tmp_path):
     meta = open_cube(write(tmp_path, {"wavelength": "{400, red}", "fwhm": "{5, 6}"})).meta
     assert (meta.wavelengths, meta.fwhm) == (None, (5, 6))
     assert meta.notes == ("wavelength ignored: not all of it are numbers",)
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [("{2, 1, 2}", (1, 0, 1)), ("{2.0}", (1,)), ("{0, 1}", None), ("{3}", None), ("{1.5}", None)],
+)
+def test_default_bands_are_those_that_are_there(tmp_path, words, known):
+    assert open_cube(write(tmp_path, {"default bands": words})).meta.default_bands == known
+    items = gdal_metadata.Items(f'<GDALMetadata><Item name="default_bands">{words}</Item></GDALMetadata>', 2)
+    assert items.meta().get("default_bands") == known
+    assert attributes.understood({"default_bands": words}, 2)[0].get("default_bands") == known

@@ -1,6 +1,7 @@
 """One contract for every format that is written: what goes in by windows comes out whole, with all it said."""
 
 import dataclasses
+import errno
 import os
 import subprocess
 import sys
@@ -153,6 +154,38 @@ def test_what_lies_outside_or_would_change_a_scene_is_refused(suffix, make_cube,
         new.write(Window(0, 0, 2, 2), pixels[:, :1, :1])
 
 
+@pytest.mark.parametrize(
+    ("pixels", "dtype"),
+    [
+        (np.array([0.9, -1.0, 70000.0]), "<u2"),
+        (np.array([1, 2, 3], "i2"), "u2"),  # as NumPy's own rule has it: the next tile may hold a negative one
+        (np.array([1, 2, 70000], "u4"), "<u2"),
+        (np.array([1, -40000, 3], "i4"), ">i2"),
+        (np.array([1j, 2, 3]), "<f4"),
+    ],
+)
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_numbers_that_would_become_others_are_refused(suffix, pixels, dtype, tmp_path):
+    meta = CubeMeta(1, 1, 3, np.dtype(dtype))
+    with pytest.raises(UsageError, match="do not fit"), create_cube(tmp_path / f"a{suffix}", meta) as cube:
+        cube.write(meta.window, pixels[None, None])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype"), [("u1", ">u2"), ("<u4", "<u2"), (">i8", "<i2"), ("u2", "f4"), ("f8", "f4"), ("u1", "i1")]
+)
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_numbers_that_another_type_holds_are_written(suffix, given, dtype, tmp_path):
+    meta = CubeMeta(1, 1, 3, np.dtype(dtype))
+    if np.dtype(dtype) == np.int8 and suffix in (".hdr", ".dat"):
+        pytest.skip("ENVI has no such numbers")
+    with create_cube(tmp_path / f"a{suffix}", meta) as cube:
+        cube.write(meta.window, np.array([[[1, 2, 100]]], given))
+    with open_cube(tmp_path / f"a{suffix}") as cube:
+        assert cube.read().ravel().tolist() == [1, 2, 100]
+
+
 @pytest.mark.parametrize("suffix", WRITTEN)
 def test_an_existing_output_is_refused_and_kept_unless_told_otherwise(suffix, tmp_path):
     path, meta = tmp_path / f"a{suffix}", full_meta(3, 4, 5, "<u2")
@@ -165,6 +198,28 @@ def test_an_existing_output_is_refused_and_kept_unless_told_otherwise(suffix, tm
         assert (cube.read() == 2).all()
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_a_folder_is_not_replaced_by_a_cube_of_its_name(suffix, overwrite, tmp_path):
+    meta = full_meta(3, 4, 5, "<u2")
+    for name in (f"a{suffix}", "b.hdr") if suffix == ".dat" else (f"a{suffix}",):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "notes.txt").write_text("mine")
+        path = tmp_path / f"{name[0]}{suffix}"
+        with pytest.raises(OutputError, match="is a folder"), create_cube(path, meta, overwrite=overwrite):
+            pass
+        assert (tmp_path / name / "notes.txt").read_text() == "mine"
+
+
+def test_a_store_or_folder_that_came_meanwhile_is_not_replaced_by_a_file(tmp_path):
+    meta = full_meta(3, 4, 5, "<u2")
+    refused = pytest.raises(OutputError, match="is a folder")
+    with refused, create_cube(tmp_path / "a.tif", meta, overwrite=True):
+        (tmp_path / "a.tif").mkdir()
+        (tmp_path / "a.tif" / "zarr.json").write_text("{}")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tif"]
+
+
 @pytest.mark.parametrize("suffix", [".h5", ".nc", ".mat", ".tif", ".hdr"])
 def test_cubes_are_whole_where_the_system_reserves_no_room(tmp_path, monkeypatch, suffix):
     monkeypatch.delattr(os, "posix_fallocate", raising=False)
@@ -175,6 +230,39 @@ def test_cubes_are_whole_where_the_system_reserves_no_room(tmp_path, monkeypatch
     with open_cube(tmp_path / f"a{suffix}") as cube:
         np.testing.assert_array_equal(cube.read(), pixels)
         assert cube.meta.wavelengths == meta.wavelengths
+
+
+def answering(code):
+    """A way to reserve room that a file system of another kind has."""
+    fcntl = pytest.importorskip("fcntl")
+
+    def reserve(descriptor, offset, size):
+        # Where the system cannot, the C library writes to every block, which it does not in a file that appends.
+        if code is not None or fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND:
+            raise OSError(code or errno.EBADF, os.strerror(code or errno.EBADF))
+        os.ftruncate(descriptor, max(offset + size, os.fstat(descriptor).st_size))
+
+    return reserve
+
+
+@pytest.mark.parametrize("code", [None, errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP])
+@pytest.mark.parametrize("suffix", [".h5", ".mat", ".tif", ".hdr"])
+def test_cubes_are_written_where_the_file_system_reserves_no_room(tmp_path, monkeypatch, suffix, code):
+    monkeypatch.setattr(os, "posix_fallocate", answering(code), raising=False)
+    meta = CubeMeta(3, 5, 4, np.dtype("<u2"), extra={"words": "a" * 3000})
+    pixels = np.arange(60, dtype="<u2").reshape(3, 5, 4)
+    with create_cube(tmp_path / f"a{suffix}", meta) as cube:
+        cube.write(meta.window, pixels)
+    with open_cube(tmp_path / f"a{suffix}") as cube:
+        np.testing.assert_array_equal(cube.read(), pixels)
+
+
+def test_a_disk_too_full_to_reserve_room_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "posix_fallocate", answering(errno.ENOSPC), raising=False)
+    says = pytest.raises(OutputError, match=os.strerror(errno.ENOSPC))
+    with says, create_cube(tmp_path / "a.tif", CubeMeta(3, 5, 4, np.dtype("<u2"))):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_suffix_or_folder_is_refused_before_any_work(tmp_path):
@@ -261,6 +349,17 @@ def test_memory_is_what_the_control_group_leaves(tmp_path):
     (tmp_path / "membership").write_text("0::/other\n")
     assert limits._free_of_group(tmp_path / "membership", groups) == sys.maxsize
     assert limits._free_of_group(tmp_path / "none", groups) == sys.maxsize
+
+
+def test_memory_is_asked_for_where_each_system_tells_it(tmp_path, monkeypatch):
+    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable: 7 kB\n")
+    assert limits._free_of_machine(tmp_path / "meminfo") == 7 * 1024
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}.__getitem__)
+    assert limits._free_of_machine(tmp_path / "none") == 500 * 4096
+    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\n")
+    assert limits._free_of_machine(tmp_path / "meminfo") == 500 * 4096
+    monkeypatch.delattr(os, "sysconf")
+    assert limits._free_of_machine(tmp_path / "none") == 4 << 30
 
 
 @pytest.mark.parametrize(

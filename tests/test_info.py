@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from imagecodecs import imread
 
+from pdenet_cli import Survey
 from pdenet_cli.cli.info import _georeference
+from pdenet_cli.errors import OutputError
 from pdenet_cli.georeference import Georeference
+from pdenet_cli.tools.describe import describe
 from tests.conftest import ROOT
 from tests.cubes import written
 
@@ -65,6 +68,17 @@ def test_a_quick_look_is_a_picture_and_is_not_overwritten(pdenet, tmp_path):
     again = pdenet("info", EXAMPLE, "--quicklook", picture)
     assert again.returncode == 5
     assert "exists" in again.stderr
+
+
+def test_a_picture_that_exists_is_refused_before_the_scene_is_looked_at(make_cube, tmp_path, monkeypatch):
+    path, _ = make_cube()
+    (tmp_path / "look.png").write_text("mine")
+    (tmp_path / "folder.png").mkdir()
+    monkeypatch.setattr(Survey, "of", pytest.fail)
+    for name, says in (("look.png", "exists"), ("folder.png", "is a folder"), ("none/look.png", "not a folder")):
+        with pytest.raises(OutputError, match=says):
+            describe(path, quicklook_path=tmp_path / name)
+    assert (tmp_path / "look.png").read_text() == "mine"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["info", "--help"], ["info", str(EXAMPLE)], ["--version"]])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pdenet_cli import CubeMeta, Radiometry, Survey, create_cube, open_cube
+from pdenet_cli import CubeMeta, Radiometry, Survey, create_cube, open_cube, radiometry
 from pdenet_cli.errors import FormatError, UsageError
 from pdenet_cli.radiometry import refuse_narrow
 from pdenet_cli.survey import valid
@@ -61,6 +61,28 @@ def test_gains_may_differ_from_band_to_band():
     unit = radiometry.to_unit(np.full((2, 1, 1), 1000, "u2"))
     np.testing.assert_allclose(unit.ravel(), [0.1, 0.3], rtol=1e-6)
     np.testing.assert_allclose(radiometry.to_unit(np.full((1, 1, 1), 1000, "u2"), slice(1, 2)), 0.3, rtol=1e-6)
+
+
+@pytest.mark.parametrize("gain", [1e-6, 4e-6, 6e-6, 1e-4, 2e-4, 1.0])
+def test_the_same_physical_values_are_as_bright_however_they_are_kept(gain):
+    numbers = np.full((2, 1, 1), 9000, "u2")
+    packed = Radiometry.of(meta(gains=(gain,) * 2), survey(100, 9000)).to_unit(numbers)
+    plain = Radiometry.of(meta("<f4"), survey(100 * gain, 9000 * gain)).to_unit((numbers * gain).astype("f4"))
+    # Between 1.5 and 2, only a header that has said what its numbers mean is believed.
+    np.testing.assert_allclose(packed, 1.8 if gain == 2e-4 else plain, rtol=1e-5)
+
+
+def test_numbers_that_fall_as_light_grows_are_understood_by_their_gain():
+    falling = Radiometry.of(meta(gains=(-1e-4,) * 2, offsets=(1.0,) * 2), survey(0, 9990))
+    assert limits(falling) == pytest.approx((10000, 0))
+
+
+def test_the_words_of_a_reason_decide_nothing(monkeypatch):
+    described, found = meta(gains=(1e-4,) * 2), survey(0, 4000)
+    chosen = Radiometry.of(described, found)
+    other = replace(radiometry._range(described, found, None), reason="as the header has it")
+    monkeypatch.setattr(radiometry, "_range", lambda *words: other)
+    assert Radiometry.of(described, found) == replace(chosen, reason=other.reason)
 
 
 @given(hnp.arrays(st.sampled_from(["u1", "<i2", "<u2", "<i4"]), (2, 3, 3)))

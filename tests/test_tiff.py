@@ -12,6 +12,7 @@ from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import tiff, tiff_header
 from pdenet_cli.formats.base import OpenOptions
+from pdenet_cli.tools.truths import Settings, first_repeated
 from tests.cubes import written
 from tests.tiffs import PIXELS, full_meta, gdal_file
 
@@ -306,6 +307,33 @@ def test_enmap_and_desis_keep_their_wavelengths_beside_the_picture(tmp_path):
     np.testing.assert_array_equal(open_cube(tmp_path / "DESIS-HSI-L2A.tif").read(), PIXELS[:2])
     with pytest.raises(FormatError, match="data file"):  # the TIFF is no ENVI data, whatever the header says
         open_cube(tmp_path / "DESIS-HSI-L2A.hdr")
+
+
+def test_what_was_used_beside_a_picture_is_a_part_of_the_scene(tmp_path):
+    path = gdal_file(tmp_path / "a.tif", PIXELS[:2].astype("i2"))
+    (tmp_path / "a.hdr").write_text("ENVI\nsamples = 50\nlines = 37\nbands = 2\ndata type = 2\n")
+    (tmp_path / "a.tfw").write_text("no numbers")
+    assert open_cube(path).files == (path,)
+    with (tmp_path / "a.hdr").open("a") as header:
+        header.write("wavelength = {401.5, 404.0}\n")
+    (tmp_path / "a.tfw").write_text("30 0 0 -30 5 5")
+    assert [file.name for file in open_cube(path).files] == ["a.tif", "a.hdr", "a.tfw"]
+    bands = "".join(
+        "<bandID>"
+        + "".join(
+            f"<{n}>{b}</{n}>" for n in ("wavelengthCenterOfBand", "FWHMOfBand", "GainOfBand", "OffsetOfBand")
+        )
+        + "</bandID>"
+        for b in (1, 2)
+    )
+    xml = f"<level_X><specific><bandCharacterisation>{bands}</bandCharacterisation></specific></level_X>"
+    (tmp_path / "E-METADATA.XML").write_text(xml)
+    pictures = [tmp_path / f"E-SPECTRAL_IMAGE_{part}.TIF" for part in ("VNIR", "SWIR")]
+    for picture in pictures:
+        gdal_file(picture, PIXELS[:2].astype("i2"))
+        assert [file.name for file in open_cube(picture).files] == [picture.name, "E-METADATA.XML"]
+    assert first_repeated(pictures, Settings()) is None
+    assert first_repeated([*pictures, tmp_path / "." / pictures[0].name], Settings()) == pictures[0]
 
 
 # Writing

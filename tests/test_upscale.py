@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ import torch
 
 from pdenet_cli import CubeMeta, open_cube
 from pdenet_cli.degradation import bicubic_up
+from pdenet_cli.errors import UsageError
 from pdenet_cli.inference import Posterior
 from pdenet_cli.models import load_model
 from pdenet_cli.summaries import Question
 from pdenet_cli.tools.maps import Maps
+from pdenet_cli.tools.sharpen import output_paths
 from tests.conftest import PEAK, calibration, on_linux
 from tests.cubes import rewritten, written
 
@@ -288,6 +291,26 @@ def test_several_scenes_want_a_folder(pdenet, scene, models, tmp_path):
     assert ran.returncode == 2
     assert "give a folder" in ran.stderr
     assert not (tmp_path / "one.tif").exists()
+
+
+def test_the_name_of_a_file_is_one_in_any_case(tmp_path):
+    with pytest.raises(UsageError, match="give a folder"):
+        output_paths([tmp_path / "a.hdr", tmp_path / "b.hdr"], tmp_path / "ONE.TIF", 4, folder=False)
+    assert list(tmp_path.iterdir()) == []
+    store = tmp_path / "ONE.ZARR"
+    store.mkdir()
+    (store / "zarr.json").write_text("{}")
+    assert output_paths([tmp_path / "a.hdr"], store, 4, folder=False) == [store]
+
+
+def test_results_have_the_name_of_the_folder_however_it_is_given(tmp_path, monkeypatch):
+    (tmp_path / "outer" / "inner").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "outer" / "inner")
+    for given, name in ((".", "inner"), ("..", "outer"), ("../inner", "inner")):
+        assert output_paths([Path(given)], tmp_path, 4, folder=False) == [tmp_path / f"{name}_x4.tif"]
+        assert output_paths([Path(given)], tmp_path, 4, folder=True) == [tmp_path / f"{name}.tif"]
+    with pytest.raises(UsageError, match="called inner"):
+        output_paths([Path(), Path("../inner")], tmp_path, 4, folder=False)
 
 
 @pytest.mark.parametrize("gains", [(0.0001,) * 3, (0.0001, 0.0002, 0.0003)])

@@ -117,13 +117,13 @@ def _sharpen_each(
     failed: dict[Path, PdenetError] = {}
     for scene, path in zip(scenes, paths, strict=True):
         try:
-            job = Job(scene, path, posterior, settings, scenes)
-            if dry_run:
-                forecast = job.forecast()
-                told.append(asdict(forecast))
-            else:
-                _work(job, scene)
-                told.append(asdict(job.report))
+            with Job(scene, path, posterior, settings, scenes) as job:
+                if dry_run:
+                    forecast = job.forecast()
+                    told.append(asdict(forecast))
+                else:
+                    _work(job, scene)
+                    told.append(asdict(job.report))
         except PdenetError as error:
             if len(scenes) == 1:
                 raise

@@ -74,6 +74,7 @@ def create_cube(path: str | Path, meta: CubeMeta, *, overwrite: bool = False) ->
 def new_output(path: str | Path, *, overwrite: bool = False) -> Output:
     """An output in the format of `path`'s suffix; refused here and now if it cannot come to be."""
     output = Output(Path(path), output_format(Path(path)))
+    output.refuse_folders()
     refuse_existing(output.finals, overwrite)
     return output
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from pdenet_cli.cube import CubeMeta
 from pdenet_cli.formats import crs
+from pdenet_cli.formats.envi_header import zero_based
 from pdenet_cli.georeference import Georeference, GroundPoint
 
 _USUAL = {
@@ -102,8 +103,7 @@ def _as_field(field: str, value: Any, bands: int) -> Any:
     if field == "reflectance_scale":
         return found[0] if len(found) == 1 else None
     if field == "default_bands":
-        inside = all(b.is_integer() and 1 <= b <= bands for b in found)
-        return tuple(int(b) - 1 for b in found) if inside else None
+        return zero_based(found, bands)
     if field == "good_bands":
         return tuple(g != 0 for g in found) if set(found) <= {0, 1} else None
     if field in ("gains", "offsets") and len(found) == 1:

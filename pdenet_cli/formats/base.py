@@ -1,4 +1,4 @@
-"""What every file format offers, and how an output comes into being without ever being half there."""
+"""What every file format offers: how a cube in it is recognised, opened and created."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ leave out.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,7 @@ class Header:
             fwhm=self.numbers("fwhm"),
             good_bands=None if good is None else tuple(g != 0 for g in good),
             band_names=self.items("band names"),
-            default_bands=_zero_based(defaults, bands),
+            default_bands=zero_based(defaults, bands),
             nodata=self.number("data ignore value"),
             reflectance_scale=scale if scale else None,
             gains=self.numbers("data gain values"),
@@ -217,7 +218,8 @@ class Header:
         return self.items(name) is not None and self.numbers(name) is None
 
 
-def _zero_based(bands: tuple[float, ...] | None, count: int) -> tuple[int, ...] | None:
-    if bands is None or not all(1 <= b <= count for b in bands):
+def zero_based(bands: Sequence[float] | None, count: int) -> tuple[int, ...] | None:
+    """Bands that a file counts from 1 as we count them; None where one is not among the `count` there are."""
+    if bands is None or not all(1 <= b <= count and b == int(b) for b in bands):
         return None
     return tuple(int(b) - 1 for b in bands)

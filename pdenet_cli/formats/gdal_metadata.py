@@ -11,6 +11,7 @@ from xml.sax.saxutils import escape, quoteattr, unescape
 from defusedxml import ElementTree
 
 from pdenet_cli.cube import CubeMeta
+from pdenet_cli.formats.envi_header import zero_based
 
 ROLES = {"DESCRIPTION": "description", "SCALE": "scale", "OFFSET": "offset", "UNITTYPE": "unittype"}
 """Band items that GDAL itself understands, and the role that tells it so."""
@@ -73,7 +74,7 @@ class Items:
             fwhm=fwhm or self.numbers("fwhm"),
             good_bands=None if good is None else tuple(value != 0 for value in good),
             band_names=tuple(name or f"Band {i + 1}" for i, name in enumerate(names)) if names else None,
-            default_bands=_zero_based(defaults, self.bands),
+            default_bands=zero_based(defaults, self.bands),
             reflectance_scale=scale[0] if scale and scale[0] else None,
             # GDAL writes neither for a band whose numbers are meant as they are.
             gains=self.numbers("scale", "data_gain_values", blank="1"),
@@ -194,9 +195,3 @@ def _numbers(words: Sequence[str]) -> tuple[float, ...] | None:
     except ValueError:
         return None
     return numbers if numbers and all(map(math.isfinite, numbers)) else None
-
-
-def _zero_based(bands: tuple[float, ...] | None, count: int) -> tuple[int, ...] | None:
-    if bands is None or not all(1 <= band <= count for band in bands):
-        return None
-    return tuple(int(band) - 1 for band in bands)

@@ -15,6 +15,8 @@ MOST_EXPANSION = 1032
 UNWRITTEN_BYTES = 1 << 20
 """What a sparse array is taken to hold at least: chunks of nothing but the fill value need not be there."""
 
+UNTOLD_MEMORY = 4 << 30
+
 
 def refuse_lie(
     path: Path, name: str, shape: tuple[int, ...], itemsize: int, held: int, *, sparse: bool = False
@@ -45,7 +47,9 @@ def refuse_whole(path: Path, name: str, nbytes: int) -> None:
 
 def free_memory() -> int:
     """Bytes of memory that can be had without swapping, and without the limit that a container or a job has."""
-    return min(_free_of_machine(), _free_of_group(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")))
+    return min(
+        _free_of_machine(Path("/proc/meminfo")), _free_of_group(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
+    )
 
 
 def _free_of_group(membership: Path, groups: Path) -> int:
@@ -69,11 +73,15 @@ def _free_of_group(membership: Path, groups: Path) -> int:
     return free
 
 
-def _free_of_machine() -> int:
+def _free_of_machine(told: Path) -> int:
+    """What Linux tells, elsewhere half of what the machine has, and where nothing is told 4 GiB."""
     try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (OSError, ValueError, AttributeError):
-        return 4 << 30
+        lines = told.read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, IndexError, StopIteration):
+        pass
+    try:
+        pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):  # Windows has no such question
+        return UNTOLD_MEMORY
+    return pages * size // 2 if pages > 0 and size > 0 else UNTOLD_MEMORY

@@ -30,6 +30,12 @@ class Output:
     def parts(self) -> tuple[Path, ...]:
         return tuple(beside(final) for final in self.finals)
 
+    def refuse_folders(self) -> None:
+        """Stop where a folder has the name of an output: only a cube of the same format is replaced."""
+        for final in self.finals:
+            if _is_there(final) and final.is_dir() and not self.format.recognises(final, b""):
+                raise OutputError(f"{final} is a folder and no {self.format.name} cube. Give another name.")
+
     def refuse(self, meta: CubeMeta) -> None:
         """Stop before anything is written if the format cannot say what `meta` says, or not under this name."""
         if min(meta.shape()) < 1 or meta.interleave not in INTERLEAVES:
@@ -47,6 +53,7 @@ class Output:
 
     def commit(self) -> None:
         """Give the files their names, the one that readers open last; those already renamed are left."""
+        self.refuse_folders()
         for part, final in zip(self.parts, self.finals, strict=True):
             if part.exists():
                 rename(part, final)
@@ -120,8 +127,8 @@ def write_beside(path: Path, content: bytes, *, overwrite: bool = False) -> None
 
 
 def rename(part: Path, final: Path) -> None:
-    """Put a finished file or folder in the place of whatever has its name."""
-    if final.is_dir():
+    """Put a finished file in the place of a file of its name, and a finished folder in that of a folder."""
+    if part.is_dir() and final.is_dir():
         shutil.rmtree(final)
     if part.is_file():
         with part.open("rb+") as file:

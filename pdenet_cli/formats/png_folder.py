@@ -123,7 +123,8 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         band_names=tuple(file.stem for file in files),
         notes=notes,
     )
-    return Cube(path, meta, array, options.axes or "brc")
+    # Not the folder: what else is in it, a result of ours perhaps, is nothing to the scene.
+    return Cube(path, meta, array, options.axes or "brc", files=files)
 
 
 def _bands(folder: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:

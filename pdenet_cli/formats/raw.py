@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import shutil
@@ -13,6 +14,9 @@ import numpy as np
 
 from pdenet_cli.cube import Pixels
 from pdenet_cli.errors import OutputError
+
+# What a file system answers that cannot reserve room, and does not mean that there is none.
+UNABLE = {errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,20 @@ class RawArray:
         free = shutil.disk_usage(self.path.parent).free
         if size - there > free:
             raise OutputError(f"{self.path.parent}: {size:,} bytes needed, {free:,} free. Make room.")
-        with self.path.open("ab") as file:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, size)
-            else:
-                file.truncate(max(size, file.tell()))  # HDF5 keeps its own words behind the pixels
+        self.path.touch()
+        with self.path.open("r+b") as file:  # where the C library does the reserving, it refuses to append
+            if not _reserved(file.fileno(), size):
+                file.truncate(max(size, file.seek(0, os.SEEK_END)))  # HDF5 keeps its own words behind the pixels
+
+
+def _reserved(descriptor: int, size: int) -> bool:
+    """Whether the system could claim the first `size` bytes of a file; a full disk is an error."""
+    if not hasattr(os, "posix_fallocate"):
+        return False
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        if error.errno not in UNABLE:
+            raise
+        return False
+    return True

@@ -65,7 +65,9 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     meta = replace(meta, extra=told | dict(meta.extra))
     if masked:
         meta = meta.noting("its mask is not used: what lies under it counts, unless it is nodata")
-    return Cube(path, _placed(path, _with_neighbour(path, meta)), found.array, axes)
+    meta, spectral = _with_neighbour(path, meta)
+    meta, world = _placed(path, meta)
+    return Cube(path, meta, found.array, axes, files=(path, *spectral, *world))
 
 
 def _nodata(text: Any) -> float | None:
@@ -89,65 +91,72 @@ def _with_items(meta: CubeMeta, tags: dict[int, Any]) -> CubeMeta:
     return replace(meta, georeference=where, **items.meta()).noting(*items.doubts())
 
 
-def _with_neighbour(path: Path, meta: CubeMeta) -> CubeMeta:
-    """The spectral lists that EnMAP keeps in an XML beside the picture, and DESIS in an ENVI header."""
+def _with_neighbour(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, ...]]:
+    """The spectral lists that EnMAP keeps in an XML beside the picture, and DESIS in an ENVI header.
+
+    The second is that file, if it was of use.
+    """
     if meta.wavelengths is not None:
-        return meta
+        return meta, ()
     try:
         found = _enmap_bands(path) or _envi_bands(path, meta)
     except Exception as error:
-        return meta.noting(f"the metadata beside {path.name} are ignored: {type(error).__name__}")
-    lists = {name: value for name, value in found.items() if getattr(meta, name) is None}
+        return meta.noting(f"the metadata beside {path.name} are ignored: {type(error).__name__}"), ()
+    if found is None:
+        return meta, ()
+    file, said = found
+    lists = {name: value for name, value in said.items() if getattr(meta, name) is None}
     known = {n: v for n, v in lists.items() if isinstance(v, str) or len(v) == meta.bands}
     if "wavelengths" not in known:
-        return meta
-    return replace(meta, **known).noting(f"spectral metadata taken from the file beside {path.name}")
+        return meta, ()
+    return replace(meta, **known).noting(f"spectral metadata taken from the file beside {path.name}"), (file,)
 
 
-def _enmap_bands(path: Path) -> dict[str, Any]:
+def _enmap_bands(path: Path) -> tuple[Path, dict[str, Any]] | None:
     stem, mark, _ = path.name.upper().partition("-SPECTRAL_IMAGE")
     beside = [p for p in path.absolute().parent.iterdir() if p.name.upper() == f"{stem}-METADATA.XML"]
     if not mark or not beside:
-        return {}
+        return None
     bands = ElementTree.parse(beside[0]).getroot().findall("specific/bandCharacterisation/bandID")
     if not bands:  # DESIS calls its file alike and keeps them otherwise
-        return {}
+        return None
     names = dict(wavelengths="wavelengthCenterOfBand", fwhm="FWHMOfBand", gains="GainOfBand")
     names |= dict(offsets="OffsetOfBand")
     lists = {name: tuple(float(band.findtext(tag)) for band in bands) for name, tag in names.items()}
-    return {**lists, "wavelength_units": "Nanometers"}
+    return beside[0], {**lists, "wavelength_units": "Nanometers"}
 
 
-def _envi_bands(path: Path, meta: CubeMeta) -> dict[str, Any]:
+def _envi_bands(path: Path, meta: CubeMeta) -> tuple[Path, dict[str, Any]] | None:
     header = next((p for p in (path.with_suffix(".hdr"), path.with_suffix(".HDR")) if p.is_file()), None)
     if header is None:
-        return {}
+        return None
     beside = Header.read(header).meta()
     if beside.shape() != meta.shape():
-        return {}
-    return {name: value for name in SPECTRAL if (value := getattr(beside, name)) is not None}
+        return None
+    return header, {name: value for name in SPECTRAL if (value := getattr(beside, name)) is not None}
 
 
-def _placed(path: Path, meta: CubeMeta) -> CubeMeta:
-    """A picture without a place of its own has that of the world file beside it."""
+def _placed(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, ...]]:
+    """A picture without a place of its own has that of the world file beside it, which is the second."""
     where = meta.georeference
     if where.transform is not None or where.points:
-        return meta
+        return meta, ()
     try:
         files = {other.name.lower(): other for other in path.absolute().parent.iterdir()}
     except OSError:  # a folder that may be entered and not listed
-        return meta
+        return meta, ()
     unread = files.get(f"{path.name}.aux.xml".lower())
     if unread is not None and PLACE_IN_XML.search(_beginning(unread)):
         meta = meta.noting(f"{unread.name}, which says where it lies, is not read")
     names = (f"{path.stem}.tfw", f"{path.name}w", f"{path.stem}.wld")
     world = next((files[name.lower()] for name in names if name.lower() in files), None)
     if world is None:
-        return meta
+        return meta, ()
     transform = _world_transform(world)
     if transform is None:
-        return meta.noting(f"{world.name} is ignored: not the six numbers of a world file")
-    return replace(meta, georeference=replace(where, transform=transform)).noting(f"placed by {world.name}")
+        return meta.noting(f"{world.name} is ignored: not the six numbers of a world file"), ()
+    placed = replace(meta, georeference=replace(where, transform=transform))
+    return placed.noting(f"placed by {world.name}"), (world,)
 
 
 def _beginning(path: Path) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from glob import escape
 from pathlib import Path
@@ -19,6 +19,7 @@ from pdenet_cli.formats.output import (
     beside,
     is_same,
     refuse_existing,
+    refuse_folders,
     refuse_scenes,
     remove,
     rename,
@@ -63,9 +64,13 @@ class Delivery:
         return {name: str(path) for name, path in (self._paths | self.pages).items()}
 
     def refuse(self, files: Sequence[Path]) -> None:
-        """Stop where a format cannot hold its cube, or the scene of these files would be replaced or added to."""
+        """Stop where a format cannot hold its cube, a folder is in the way, or the scene of these files would be
+        replaced or added to.
+        """
         refuse_scenes((*self._finals, *self._shown, self.report_path), files)
+        refuse_folders((*self._shown, self.report_path))
         for output, meta in self.cubes.values():
+            output.refuse_folders()
             output.refuse(meta)
 
     def refuse_others(self, scenes: Sequence[Path]) -> None:
@@ -111,9 +116,11 @@ class Delivery:
         # The first file of a cube is that of its pixels.
         return begun if all(output.parts[0].exists() for output, _ in self.cubes.values()) else None
 
-    def create(self) -> dict[str, Cube]:
-        """Every cube, ready to be written by windows; pixels of a broken-off run are still in it."""
-        return {name: output.create(meta) for name, (output, meta) in self.cubes.items()}
+    @contextmanager
+    def created(self) -> Iterator[dict[str, Cube]]:
+        """Every cube, ready to be written by windows, closed in the end; what a broken-off run wrote is in it."""
+        with ExitStack() as opened:
+            yield {name: opened.enter_context(output.create(meta)) for name, (output, meta) in self.cubes.items()}
 
     @contextmanager
     def growing(self) -> Iterator[None]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pdenet_cli.cube import CubeMeta
 from pdenet_cli.formats import open_cube
-from pdenet_cli.formats.output import refuse_scenes, write_beside
+from pdenet_cli.formats.output import refuse_existing, refuse_folders, refuse_scenes, write_beside
 from pdenet_cli.picture import Picture, png, quicklook
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.report import finite
@@ -55,7 +55,9 @@ def describe(
     """All that can be said of the cube in `path`; with `quicklook_path`, an RGB picture of it as well."""
     with open_cube(path, variable, axes) as cube:
         if quicklook_path is not None:
-            refuse_scenes((quicklook_path,), cube.files)
+            refuse_scenes((quicklook_path,), (path, *cube.files))
+            refuse_folders((quicklook_path,))
+            refuse_existing((quicklook_path,), overwrite)
         survey = Survey.of(cube)
         radiometry = Radiometry.of(cube.meta, survey, value_range)
         picture = quicklook(cube)

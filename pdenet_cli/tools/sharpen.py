@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 
 from pdenet_cli.cube import CubeMeta, Window
 from pdenet_cli.errors import FormatError, UsageError
-from pdenet_cli.formats import envi, open_cube, output_format, writable_suffixes
+from pdenet_cli.formats import envi, open_cube, output_format, writable_suffixes, zarr_store
 from pdenet_cli.formats.output import Output, unwritable
 from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve
 from pdenet_cli.radiometry import Radiometry, refuse_narrow
@@ -60,7 +61,10 @@ class Forecast:
 
 
 class Job:
-    """One scene made ready to be sharpened: every check that can come before the work is made here."""
+    """One scene made ready to be sharpened: every check that can come before the work is made here.
+
+    The scene is closed when `run` ends in any way; a job that is not run is closed as a context manager.
+    """
 
     def __init__(
         self,
@@ -72,15 +76,31 @@ class Job:
     ) -> None:
         """`output` is the sharpened cube; maps are named after it. `others`: scenes that must stay as they are."""
         self.posterior, self.settings, self.others = posterior, settings, others
-        network = posterior.network
         self.maps = Maps(settings.maps, settings.question, posterior)
         self.source = open_cube(scene, settings.variable, settings.axes)
+        try:
+            self._prepare(scene, output)
+        except BaseException:
+            self.source.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.source.close()
+
+    def _prepare(self, scene: Path, output: Path) -> None:
+        posterior, settings = self.posterior, self.settings
+        network = posterior.network
         if settings.bands is not None:
             self.source = self.source.with_bands(settings.bands)
         shown = settings.page and bool(self.maps.names)
         cubes = dict(self._cubes(output, also_mean=shown))
         self.delivery = Delivery(output, cubes, settings.overwrite, settings.quicklook, shown)
-        self.delivery.refuse(self.source.files)
+        self.delivery.refuse((scene, *self.source.files))
         if not settings.resume and not settings.forecast:
             self.delivery.refuse_existing()
         self.survey = Survey.of(self.source)
@@ -98,6 +118,10 @@ class Job:
 
     def run(self, say: Callable[[str], None] = lambda text: None) -> Iterator[tuple[int, int]]:
         """Do the work; yields how many tiles of how many are done. `report` is there when it ends."""
+        with self:
+            yield from self._run(say)
+
+    def _run(self, say: Callable[[str], None]) -> Iterator[tuple[int, int]]:
         started = time.monotonic()
         for note in self._notes():
             say(note)
@@ -105,7 +129,7 @@ class Job:
         try:
             before = delivery.made(job) if self.settings.resume else None
             if before is not None:
-                delivery.show(self.source.path.name, before, missing=True)
+                delivery.show(_named(self.source.path).name, before, missing=True)
                 self.report = before
                 return
             self.delivery.refuse_others(self.others)
@@ -127,7 +151,7 @@ class Job:
             if COMPLETE not in steps:
                 numbers = yield from self._tiles(len(steps), say)
                 self.delivery.complete(self._report(job, numbers, time.monotonic() - started))
-        self.report = self.delivery.commit(self.source.path.name)
+        self.report = self.delivery.commit(_named(self.source.path).name)
 
     @property
     def _tiling(self) -> dict[str, int]:
@@ -165,20 +189,17 @@ class Job:
         self, first: int, say: Callable[[str], None]
     ) -> Generator[tuple[int, int], None, dict[str, dict[str, Any]]]:
         """Write every tile from number `first` on; in the end, what the maps show in numbers."""
-        cubes = self.delivery.create()
-        layers = [Layer(MEAN, cubes["mean"])] if "mean" in cubes else []
-        layers += [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in self.maps.summaries]
-        total = len(self.plan.tiles)
-        yield first, total
-        road = self.source, self.posterior, self.plan, self.radiometry
-        work = super_resolve(*road, layers, first, say, self.maps.question, self.constant)
-        for count, _ in enumerate(work, start=first + 1):
-            self.delivery.journal.note(f"tile {count}")
-            yield count, total
-        numbers = self.maps.numbers(cubes, self.radiometry)
-        for cube in cubes.values():
-            cube.close()
-        return numbers
+        with self.delivery.created() as cubes:
+            layers = [Layer(MEAN, cubes["mean"])] if "mean" in cubes else []
+            layers += [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in self.maps.summaries]
+            total = len(self.plan.tiles)
+            yield first, total
+            road = self.source, self.posterior, self.plan, self.radiometry
+            work = super_resolve(*road, layers, first, say, self.maps.question, self.constant)
+            for count, _ in enumerate(work, start=first + 1):
+                self.delivery.journal.note(f"tile {count}")
+                yield count, total
+            return self.maps.numbers(cubes, self.radiometry)
 
     def _cubes(self, path: Path, *, also_mean: bool) -> Iterator[tuple[str, tuple[Output, CubeMeta]]]:
         """Each cube to be written by the name of its map, with what it says of itself."""
@@ -247,24 +268,31 @@ def output_paths(scenes: Sequence[Path], output: Path, scale: int, *, folder: bo
     """
     if not folder and len(scenes) == 1 and output.suffix and (not output.is_dir() or _is_store(output)):
         return [output]
-    if output.is_file() or (not output.exists() and not folder and output.suffix in writable_suffixes()):
+    if output.is_file() or (not output.exists() and not folder and output.suffix.lower() in writable_suffixes()):
         raise UsageError(f"{output}: give a folder, not the name of a file.")
     try:
         output.mkdir(exist_ok=True)
     except OSError as error:
         raise unwritable(output, error) from error
     ending = "" if folder else f"_x{scale}"
-    paths = [output / f"{scene.stem}{ending}{_suffix(scene)}" for scene in scenes]
+    named = [_named(scene) for scene in scenes]
+    paths = [output / f"{scene.stem}{ending}{_suffix(scene)}" for scene in named]
     stems = [path.stem for path in paths]  # reports and pages have the same suffix whatever the format
-    for stem, scene in zip(stems, scenes, strict=True):
+    for stem, scene in zip(stems, named, strict=True):
         if stems.count(stem) > 1:
             raise UsageError(f"Several scenes are called {scene.stem}; sharpen them into different folders.")
     return paths
 
 
+def _named(scene: Path) -> Path:
+    """The scene by a name of its own, which `.` and `..` are not."""
+    return scene if scene.name not in ("", "..") else scene.resolve()
+
+
 def _is_store(path: Path) -> bool:
     """Whether a folder is a cube, which --overwrite may replace, and not a place for cubes."""
-    return path.suffix == ".zarr" and any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zarray"))
+    form = zarr_store.FORMAT
+    return path.suffix.lower() in form.suffixes and form.recognises(path, b"")
 
 
 def _suffix(scene: Path) -> str:

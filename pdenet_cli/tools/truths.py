@@ -80,12 +80,13 @@ def files_of(scene: Path, settings: Settings) -> tuple[Path, ...]:
 
 def first_repeated(scenes: Sequence[Path], settings: Settings) -> Path | None:
     """The first scene that was there before, maybe by another of its files; None: all differ."""
-    seen: set[Path] = set()
+    seen: set[frozenset[Path]] = set()
     for scene in scenes:
-        files = {file.resolve() for file in files_of(scene, settings) or (scene,)}
-        if files & seen:
+        # All of them: two pictures may share the metadata beside them.
+        files = frozenset(file.resolve() for file in files_of(scene, settings) or (scene,))
+        if files in seen:
             return scene
-        seen |= files
+        seen.add(files)
     return None
 
 
@@ -94,7 +95,8 @@ def refuse_to_replace(outputs: Sequence[Path], scenes: Sequence[Path], settings:
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise UsageError(f"{outputs[0]}: two outputs cannot have one name.")
     for scene in scenes if outputs else ():
-        refuse_scenes(outputs, files_of(scene, settings))
+        if files := files_of(scene, settings):
+            refuse_scenes(outputs, (scene, *files))
 
 
 def truth_view(cube: Cube, scale: int, settings: Settings, multiple: int, count: int | None) -> View:
