@@ -19,6 +19,7 @@ from pdenet_cli.tools.train import train
 from pdenet_cli.training.journal import read_journal
 from pdenet_cli.training.processes import Processes
 from pdenet_cli.training.recipe import Recipe
+from pdenet_cli.training.trainer import Stepped
 from tests.cubes import written
 from tests.test_training import plan
 
@@ -213,6 +214,25 @@ def test_a_stopped_and_resumed_run_ends_as_an_unbroken_one(cubes, tmp_path):
         return [(r["kind"], r["step"], r.get("loss")) for r in read_journal(files.log)]
 
     assert log(part.files) == log(whole.files)
+
+
+def test_two_runs_do_not_train_the_same_model(cubes, tmp_path):
+    path = tmp_path / "m.safetensors"
+    refused = []
+
+    def second(event):
+        if isinstance(event, Stepped) and not refused:
+            for words in ({"resume": True}, {"overwrite": True}):
+                with pytest.raises(OutputError, match="another run is writing"):
+                    train(plan(cubes), path, **words)
+                refused.append(words)
+
+    assert train(plan(cubes), path, watch=second).finished
+    assert len(refused) == 2
+    assert not list(tmp_path.glob(".*"))
+    with pytest.raises(UsageError):
+        train(plan(cubes, network="oracle"), tmp_path / "n.safetensors")
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_only_the_same_run_is_resumed(cubes, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.formats import is_one_scene, open_cube
-from pdenet_cli.formats.output import refuse_existing, refuse_folders
+from pdenet_cli.formats.output import held, refuse_existing, refuse_folders
 from pdenet_cli.models import SUFFIX, ModelSpec, choose_device, find_model, load_model, read_header
 from pdenet_cli.networks import Network, build_network
 from pdenet_cli.networks.runtime import tune_process
@@ -85,7 +86,10 @@ def train(
     every = (files.model, files.last, files.log, files.curves)
     refuse_folders(every)
     refuse_existing(every, overwrite or resumed)
-    with joined(choose_device(plan.device)) as (processes, device):
+    with ExitStack() as stack:
+        processes, device = stack.enter_context(joined(choose_device(plan.device)))
+        if processes.first:
+            stack.enter_context(held(files.lock))
         tell = watch if processes.first else lambda event: None
         recipe = _recipe(plan)
         network = _network(plan, recipe.start)

@@ -34,6 +34,11 @@ class Files:
     def of(cls, model: Path) -> Files:
         return cls(model, *(model.with_suffix(end) for end in (".last.safetensors", ".log.jsonl", ".curves.png")))
 
+    @property
+    def lock(self) -> Path:
+        """What a run holds while it writes these, and no longer."""
+        return self.model.with_name(f".{self.model.name}.lock")
+
 
 @dataclass(frozen=True)
 class Trained:
