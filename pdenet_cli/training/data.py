@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,15 +48,16 @@ class Scene:
             bands_used=len(bands),
             radiometry=radiometry.reason,
         )
-        if pixels.dtype.itemsize >= 4:
-            pixels, there = radiometry.prepare(pixels)
-            pixels[~there] = np.nan
+        if pixels.dtype.itemsize < 4:
+            pixels = pixels[list(bands)]
+        else:
+            pixels = _unit(pixels, radiometry, bands)
             radiometry = replace(radiometry, gain=(1.0,), offset=(0.0,), nodata=None)
         keep: dict[str, Any] = {
             name: tuple(values[b] for b in bands) if len(values := getattr(radiometry, name)) > 1 else values
             for name in ("gain", "offset", "fill")
         }
-        return cls(cube.path.stem, np.ascontiguousarray(pixels[list(bands)]), replace(radiometry, **keep), facts)
+        return cls(cube.path.stem, pixels, replace(radiometry, **keep), facts)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -77,6 +79,15 @@ class Scene:
         """The side of the largest square, in whole low-resolution pixels, beside the held-out part."""
         (rows, columns), (row, column) = self.size, self.corner(scale)
         return max(min(row, columns), min(rows, column)) // scale * scale
+
+
+def _unit(pixels: Pixels, radiometry: Radiometry, bands: Sequence[int]) -> NDArray[np.float32]:
+    """Some bands as 0..1, NaN where there is no data."""
+    unit = np.empty((len(bands), *pixels.shape[1:]), np.float32)
+    for plane, band in zip(unit, bands, strict=True):  # one by one: on the way they are twice as large
+        values, there = radiometry.prepare(pixels[band : band + 1], [band])
+        plane[:] = np.where(there, values, np.float32(np.nan))[0]
+    return unit
 
 
 def held_out(size: tuple[int, int], scale: int) -> Window | None:
