@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.models import load_model, read_tensors, save_model, training_tensors
@@ -309,6 +310,14 @@ def test_control_c_saves_and_exits_with_130(cubes, tmp_path):
 def test_shares_make_up_the_batch():
     shared = [index for rank in range(3) for index in Processes(rank, 3).share(8)]
     assert sorted(shared) == list(range(8))
+
+
+def test_processes_agree_though_their_device_has_no_such_numbers():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        assert Processes(0, 2).agree((1 / 3, 1.0), torch.device("meta")) == (1 / 3, 1.0)
+    finally:
+        dist.destroy_process_group()
 
 
 def test_two_processes_train_as_one(cubes, tmp_path):

@@ -107,6 +107,8 @@ class Trainer:
     ) -> None:
         self.patches, self.recipe, self.degradation = patches, patches.recipe, degradation
         self.device, self.processes = device, processes
+        # Metal has no antialiased bicubic before torch 2.8.
+        self.makes_coarse = device if device.type == "cuda" else torch.device("cpu")
         if self.recipe.batch < processes.count:
             raise UsageError(f"--batch {self.recipe.batch} is too small for {processes.count} processes.")
         if precision not in PRECISIONS or (precision != "float32" and device.type != "cuda"):
@@ -184,9 +186,10 @@ class Trainer:
         batch = self.recipe.batch
         patches = [self.patches(self.step, index) for index in self.processes.share(batch)]
         for group in self._groups(patches):
-            high = torch.stack([patch.high for patch in group]).to(self.device)
+            high = torch.stack([patch.high for patch in group]).to(self.makes_coarse)
             low = torch.cat([self.degradation(h[None], p.generator) for h, p in zip(high, group, strict=True)])
             seen = torch.stack([patch.grainy(x) for patch, x in zip(group, low, strict=True)])
+            high, low, seen = (x.to(self.device) for x in (high, low, seen))
             draws = self._draws(group, now.temperature)
             if draws is not None and len(draws) > len(group):
                 high, low, seen = (x.repeat_interleave(PAIR, dim=0) for x in (high, low, seen))
