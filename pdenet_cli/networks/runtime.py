@@ -1,4 +1,4 @@
-"""Two settings of the process that make convolutions on a CPU about twice as fast."""
+"""How the process uses the CPU and its memory: settings that make convolutions about twice as fast."""
 
 import ctypes
 import sys
@@ -18,3 +18,12 @@ def tune_process() -> None:
     if mallopt is not None:  # musl has none
         mallopt(_M_MMAP_MAX, 0)
         mallopt(_M_TRIM_THRESHOLD, -1)
+
+
+def give_back() -> None:
+    """Return to the system what the process keeps of freed memory; call before asking how much is free."""
+    if sys.platform != "linux":
+        return
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)

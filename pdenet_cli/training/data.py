@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pdenet_cli.cube import Cube, Pixels, Window
 from pdenet_cli.errors import FormatError, ResourceError
 from pdenet_cli.formats.limits import free_memory
+from pdenet_cli.networks.runtime import give_back
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.survey import Survey
 
@@ -31,6 +32,7 @@ class Scene:
     @classmethod
     def read(cls, cube: Cube, value_range: tuple[float, float] | None = None, count: int | None = None) -> Scene:
         """The whole of `cube`, with the bands for a network that takes `count` of them, None for any number."""
+        give_back()  # what it took to read the cube before
         if 2 * cube.meta.nbytes > (free := free_memory()):
             need = f"{cube.meta.nbytes:,} bytes are too many to train on with {free:,} of memory free"
             raise ResourceError(f"{cube.path}: {need}. Cut a part of it out.")
