@@ -223,6 +223,19 @@ def test_bands_that_never_vary_teach_nothing_but_are_there_for_a_network_of_fixe
     assert len(Scene.read(open_cube(path), count=5).pixels) == 5
 
 
+@pytest.mark.parametrize("dtype", ["<i2", "<f4"])
+def test_chosen_bands_are_read_as_a_cube_of_nothing_else_that_is_known_again(tmp_path, dtype):
+    pixels = picture(9, 40, 40).astype(dtype)
+    good = (True, True, True, False) + (True,) * 5
+    cube = open_cube(written(tmp_path / "a.hdr", pixels, good_bands=good))
+    some, alone = Scene.read(cube, chosen=slice(2, 7)), Scene.read(cube.with_bands(slice(2, 7)))
+    np.testing.assert_array_equal(some.pixels, alone.pixels)
+    assert some.radiometry == alone.radiometry
+    assert some.facts == Scene.read(cube).facts | {"bands": [2, 7], "bands_used": 4} | {
+        "radiometry": alone.facts["radiometry"]
+    }
+
+
 def test_folders_are_searched_and_each_cube_found_once(cubes, tmp_path):
     told = []
     paths = (cubes, cubes / "a.hdr", cubes / "a.img")

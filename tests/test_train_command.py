@@ -24,7 +24,7 @@ from pdenet_cli.training.trainer import Stepped
 from tests.cubes import written
 from tests.test_training import plan
 
-COMMAND = ("--config", "tiny", "--batch", 2, "--patch", 32, "--bands", 6, "--threads", 1)
+COMMAND = ("--config", "tiny", "--batch", 2, "--patch", 32, "--patch-bands", 6, "--threads", 1)
 OFTEN = "from pdenet_cli.training import sitting; sitting.SAVE_EVERY = 0; from pdenet_cli.cli import main; main()"
 
 
@@ -81,6 +81,19 @@ def test_a_cube_of_bad_bands_is_left_out_and_alone_it_is_refused(cubes, tmp_path
     assert any("every band is marked bad" in event.text for event in told if isinstance(event, tool.Note))
     with pytest.raises(FormatError, match="no cube with a band"):
         train(plan(bad), tmp_path / "n.safetensors")
+
+
+def test_only_the_chosen_bands_of_cubes_are_learned_from(cubes, tmp_path, pdenet):
+    words = ("train", cubes / "a.hdr", "-o", tmp_path / "m.safetensors", "--steps", 2, *COMMAND)
+    assert pdenet(*words, "--bands", "2:9").returncode == 0
+    (fact,) = load_model(tmp_path / "m.safetensors").spec.data
+    assert (fact["bands"], fact["bands_used"], fact["shape"]) == ([2, 9], 7, [12, 64, 72])
+    ran = pdenet(*words, "--bands", "2:8", "--resume")
+    assert (ran.returncode, "other cubes or bands" in ran.stderr) == (2, True)
+    for wrong, says in (("6", "not a run of bands"), ("2:99", "has only 12")):
+        ran = pdenet(*words, "--bands", wrong, "--overwrite")
+        assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+        assert says in ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -343,7 +356,7 @@ def test_processes_that_use_other_weights_stay_in_step(cubes, tmp_path):
     words = ("--network", "ensemble", "--config", "tiny", "--steps", "2", "--batch", "3")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
     command += ["pdenet_cli", "train", str(cubes), "-o", str(tmp_path / "two.safetensors"), *words]
-    command += ["--patch", "32", "--bands", "6"]
+    command += ["--patch", "32", "--patch-bands", "6"]
     ran = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=120)
     assert ran.returncode == 0, ran.stderr
     changes = dict(batch=3, patch=32, bands=6)

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from pdenet_cli.cli import options
 from pdenet_cli.cli.console import INTERRUPTED, err, out
+from pdenet_cli.cli.sharpening import parse_bands
 
 
 def train(
@@ -47,7 +48,7 @@ def train(
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Patches in a step, over all processes.")] = None,
     patch: Annotated[int | None, typer.Option(help="High-resolution pixels on a side of a patch.")] = None,
-    bands: Annotated[
+    patch_bands: Annotated[
         int | None, typer.Option(help="Adjacent bands in a patch, of a network that takes any number.")
     ] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate at its height.")] = None,
@@ -66,9 +67,10 @@ def train(
     device: options.Device = "auto",
     precision: Annotated[str, typer.Option(help="float32; on a GPU also bf16 or fp16.")] = "float32",
     threads: options.Threads = None,
+    value_range: options.Range = None,
+    bands: options.BandRange = None,
     var: options.Variable = None,
     axes: options.Axes = None,
-    value_range: options.Range = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a model on your cubes: one command, any format, stopped with Ctrl-C and resumed with --resume.
@@ -87,7 +89,7 @@ def train(
         network=network,
         config=config,
         recipe=recipe,
-        changes=dict(batch=batch, patch=patch, bands=bands, lr=lr),
+        changes=dict(batch=batch, patch=patch, bands=patch_bands, lr=lr),
         minutes=minutes,
         steps=steps,
         seed=seed,
@@ -97,6 +99,7 @@ def train(
         threads=threads,
         variable=var,
         axes=axes,
+        bands=parse_bands(bands),
         value_range=value_range,
         licence=licence,
     )

@@ -59,6 +59,7 @@ class Plan:
     threads: int | None = None
     variable: str | None = None
     axes: str | None = None
+    bands: slice | None = None  # of the cubes
     value_range: tuple[float, float] | None = None
     licence: str = "not stated"
 
@@ -113,7 +114,7 @@ def _scenes(plan: Plan, bands: int | None, tell: Watch) -> Iterator[Scene]:
     some = False
     for cube in find_cubes(plan, tell):
         try:
-            scene = Scene.read(cube, plan.value_range, bands)
+            scene = Scene.read(cube, plan.value_range, bands, plan.bands)
         except FormatError as error:
             tell(Note(f"left out: {error}"))
             continue

@@ -30,19 +30,29 @@ class Scene:
     facts: dict[str, Any]  # for the model's description
 
     @classmethod
-    def read(cls, cube: Cube, value_range: tuple[float, float] | None = None, count: int | None = None) -> Scene:
-        """The whole of `cube`, with the bands for a network that takes `count` of them, None for any number."""
+    def read(
+        cls,
+        cube: Cube,
+        value_range: tuple[float, float] | None = None,
+        count: int | None = None,
+        chosen: slice | None = None,
+    ) -> Scene:
+        """The whole of `cube`, with the bands for a network that takes `count` of them, None for any number.
+
+        Only the `chosen` bands matter, None for all; the facts are of the whole cube, by which it is known again.
+        """
+        part = cube if chosen is None else cube.with_bands(chosen)
         give_back()  # what it took to read the cube before
         if 2 * cube.meta.nbytes > (free := free_memory()):
             need = f"{cube.meta.nbytes:,} bytes are too many to train on with {free:,} of memory free"
             raise ResourceError(f"{cube.path}: {need}. Cut a part of it out.")
-        survey = Survey.of(cube)
-        radiometry = Radiometry.of(cube.meta, survey, value_range)
-        bands = survey.bands_for(cube.meta, count)
+        survey = Survey.of(part)
+        radiometry = Radiometry.of(part.meta, survey, value_range)
+        bands = survey.bands_for(part.meta, count)
         if not bands:
             raise FormatError(f"{cube.path}: every band is marked bad or empty.")
         pixels = cube.read()
-        facts = dict(
+        facts: dict[str, Any] = dict(
             name=cube.path.name,
             sha256=hashlib.sha256(pixels.data).hexdigest(),  # of the numbers, (bands, rows, columns)
             shape=list(pixels.shape),
@@ -50,6 +60,9 @@ class Scene:
             bands_used=len(bands),
             radiometry=radiometry.reason,
         )
+        if chosen is not None:
+            facts["bands"] = list(chosen.indices(len(pixels))[:2])
+            pixels = pixels[chosen]
         if pixels.dtype.itemsize < 4:
             pixels = pixels[list(bands)]
         else:

@@ -61,7 +61,7 @@ def _run(spec: ModelSpec) -> dict[str, Any]:
 
 def _differing(name: str, met: Any, wanted: Any) -> str:
     if name == "data":
-        return "data differs (other cubes)"
+        return "data differs (other cubes or bands)"
     if isinstance(met, Mapping):
         field = next(key for key in (*wanted, *met) if met.get(key) != wanted.get(key))
         name, met, wanted = f"{name} {field}", met.get(field), wanted.get(field)
