@@ -413,6 +413,7 @@ def test_the_command_prints_a_table_and_writes_a_page(pdenet, truth, models, tmp
         (["--pixel", "3", "4"], 2, "--html"),
         (["--pixel", "a", "4", "--html", "x.html"], 2, "--pixel a 4"),
         (["--scale", "8"], 2, "x4"),
+        (["--threads", "0"], 2, "--threads 0"),
         (["--model", "nowhere"], 4, "nowhere"),
         (["--kernel", "lanczos"], 2, "bicubic"),
         (["--kernel", "gaussian"], 2, "fwhm"),

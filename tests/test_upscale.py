@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from pdenet_cli import CubeMeta, open_cube
+from pdenet_cli.cli.sharpening import Draws
 from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.inference import Posterior
 from pdenet_cli.models import load_model
@@ -149,6 +150,7 @@ def test_intervals_hold_the_mean_and_are_the_calibrations(pdenet, scene, models,
         ("pdenet", ["--samples", "1"], 2, "--samples"),
         ("pdenet", ["--levels", "1"], 2, "--levels"),
         ("pdenet", ["--ensemble", "spin"], 2, "masks or flips"),
+        ("pdenet", ["--threads", "0"], 2, "--threads 0"),
         ("template", [], 4, "--ensemble flips"),
     ],
 )
@@ -214,6 +216,14 @@ def test_tiles_bands_and_types_are_the_users_choice(pdenet, scene, models, tmp_p
     assert open_cube(tmp_path / "some.tif").meta.wavelengths == (550, 650)
 
 
+def test_as_many_cores_are_used_as_are_asked_for(monkeypatch):
+    used = []
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+    for count in (None, 3):
+        Draws(4, "bicubic", 1, 0, None, "cpu", count).posterior()
+    assert used == [3]
+
+
 def test_a_dry_run_tells_and_writes_nothing(pdenet, scene, models, tmp_path):
     before = sorted(tmp_path.iterdir())
     ran = pdenet("upscale", scene, "-o", tmp_path / "x.hdr", "--model", models / "pdenet.safetensors", "--dry-run")
@@ -237,6 +247,7 @@ def test_one_bad_scene_of_several_does_not_stop_the_others(pdenet, scene, models
     ("options", "code", "says"),
     [
         (["--scale", "8"], 4, "x4 model"),
+        (["--threads", "0"], 2, "--threads 0"),
         (["--memory", "lots"], 2, "--memory"),
         (["--memory", "."], 2, "--memory"),
         (["--memory", "9" * 400], 2, "--memory"),

@@ -40,6 +40,7 @@ def calibrate(
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
+    threads: options.Threads = None,
     memory: options.Memory = None,
     value_range: options.Range = None,
     bands: options.BandRange = None,
@@ -52,9 +53,11 @@ def calibrate(
     Each scene is made coarse as those that the model has learned from, or as --kernel, --fwhm and --noise say, and
     sharpened again. Use scenes, or parts of them, that the model never saw, of the kind that it will meet.
     """
+    from pdenet_cli.networks.runtime import use_threads
     from pdenet_cli.tools.calibrate import calibrate as run
     from pdenet_cli.tools.truths import Settings
 
+    use_threads(threads)
     settings = Settings(
         part=part,
         value_range=value_range,

@@ -96,6 +96,7 @@ def evaluate(
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
+    threads: options.Threads = None,
     memory: options.Memory = None,
     value_range: options.Range = None,
     bands: options.BandRange = None,
@@ -110,8 +111,10 @@ def evaluate(
     --uncertainty adds coverage and width of the intervals, AUSE, AURG, Spearman and ENCE.
     """
     from pdenet_cli.formats.output import refuse_existing, refuse_folders, write_beside
+    from pdenet_cli.networks.runtime import use_threads
     from pdenet_cli.tools.truths import Settings, refuse_to_replace
 
+    use_threads(threads)
     if pixel and html is None:
         raise UsageError("--pixel chooses what the page shows; give --html FILE too.")
     of_models = dict(

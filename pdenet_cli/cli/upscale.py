@@ -26,6 +26,7 @@ def upscale(
     seed: options.Seed = 0,
     ensemble: options.Ensemble = None,
     device: options.Device = "auto",
+    threads: options.Threads = None,
     memory: options.Memory = None,
     tile: options.TileSide = None,
     halo: options.Halo = None,
@@ -46,7 +47,7 @@ def upscale(
 
     A report (JSON) beside each output says what was done with what.
     """
-    draws = Draws(scale, model, samples, seed, ensemble, device)
+    draws = Draws(scale, model, samples, seed, ensemble, device, threads)
     settings = settings_of(context, maps=None if with_uncertainty else ())
     sharpen(scenes, output, draws, settings, dry_run, as_json)
 
@@ -84,6 +85,7 @@ def uncertainty(
     seed: options.Seed = 0,
     ensemble: options.Ensemble = None,
     device: options.Device = "auto",
+    threads: options.Threads = None,
     memory: options.Memory = None,
     tile: options.TileSide = None,
     halo: options.Halo = None,
@@ -112,7 +114,7 @@ def uncertainty(
     """
     from pdenet_cli.summaries import Question
 
-    draws = Draws(scale, model, samples, seed, ensemble, device)
+    draws = Draws(scale, model, samples, seed, ensemble, device, threads)
     question = Question(levels, level, tolerance)
     wishes = tuple(maps) if maps else None
     settings = settings_of(context, cube=False, maps=wishes, question=question, page=page)

@@ -5,6 +5,9 @@ import sys
 
 import torch
 
+from pdenet_cli.errors import UsageError
+
+MOST_THREADS = 1024
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # from glibc's malloc.h
 
 
@@ -27,3 +30,11 @@ def give_back() -> None:
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if malloc_trim is not None:
         malloc_trim(0)
+
+
+def use_threads(count: int | None) -> None:
+    """Let torch use so many cores; None: as many as it likes."""
+    if count is not None:
+        if not 1 <= count <= MOST_THREADS:
+            raise UsageError(f"--threads {count}: give a number from 1 to {MOST_THREADS}.")
+        torch.set_num_threads(count)

@@ -16,14 +16,14 @@ from pdenet_cli.formats import is_one_scene, open_cube
 from pdenet_cli.formats.output import held, refuse_existing, refuse_folders
 from pdenet_cli.models import SUFFIX, ModelSpec, choose_device, find_model, load_model, read_header
 from pdenet_cli.networks import Network, build_network
-from pdenet_cli.networks.runtime import tune_process
+from pdenet_cli.networks.runtime import tune_process, use_threads
 from pdenet_cli.training.data import Scene
 from pdenet_cli.training.loop import Budget, Clock, Validated
 from pdenet_cli.training.patches import Patches
 from pdenet_cli.training.processes import joined
 from pdenet_cli.training.recipe import PAPER_EPOCHS, Recipe, recipe_for
 from pdenet_cli.training.sitting import Files, Sitting, Trained
-from pdenet_cli.training.trainer import Stepped, Trainer, name_of, new_network, started_from, use_threads
+from pdenet_cli.training.trainer import Stepped, Trainer, name_of, new_network, started_from
 from pdenet_cli.training.validation import Part, held_out_parts
 
 DEFAULT_NETWORK = "pdenet"

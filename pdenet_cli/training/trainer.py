@@ -21,7 +21,6 @@ from pdenet_cli.training.patches import Patch, Patches
 from pdenet_cli.training.processes import ALONE, Processes
 from pdenet_cli.training.recipe import Moment, changed
 
-MOST_THREADS = 1024
 PAIR = 2  # of a patch, where a recipe compares them
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -79,14 +78,6 @@ def _first(error: RuntimeError) -> str:
 def name_of(network: Network) -> str:
     """The network's name in the table."""
     return next(name for name, kind in NETWORKS.items() if type(network) is kind)
-
-
-def use_threads(count: int | None) -> None:
-    """Let torch use so many cores; None: as many as it likes."""
-    if count is not None:
-        if not 1 <= count <= MOST_THREADS:
-            raise UsageError(f"--threads {count}: give a number from 1 to {MOST_THREADS}.")
-        torch.set_num_threads(count)
 
 
 def _chances(network: Network) -> list[Tensor]:
