@@ -26,7 +26,7 @@ class FormatError(PdenetError, ValueError):
 
 
 class ModelError(PdenetError, ValueError):
-    """The model does not fit: a foreign weights file, a wrong band count."""
+    """The model does not fit: a foreign weights file, a wrong band count, a wrong scale."""
 
     exit_code = 4
 

@@ -203,6 +203,24 @@ def test_a_model_without_randomness_is_refused_for_uncertainty(pdenet, scene, mo
     assert pdenet("upscale", scene, "-o", out, "--model", models / "template.safetensors").returncode == 0
 
 
+def test_bicubic_has_no_uncertainty_and_no_way_to_some(pdenet, scene, tmp_path):
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "m", "--model", "bicubic")
+    assert ran.returncode == 4
+    assert "no randomness" in ran.stderr
+    assert "flips" not in ran.stderr
+
+
+def test_that_there_are_no_intervals_is_said_where_nobody_asked_for_other_maps(pdenet, scene, models, tmp_path):
+    words = ("--samples", 2, "--model", models / "pdenet.safetensors")
+    note = "pdenet is not calibrated, so there are no intervals; see pdenet calibrate."
+    for name, more in {"usual": (), "asked": ("--map", "std")}.items():
+        ran = pdenet("uncertainty", scene, "-o", tmp_path / name, *words, *more)
+        report = json.loads((tmp_path / name / "scene.report.json").read_text())
+        assert ((note in ran.stderr), (note in report["notes"])) == (name == "usual",) * 2
+    ran = pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *words)
+    assert "calibrated" not in ran.stderr
+
+
 def test_tiles_bands_and_types_are_the_users_choice(pdenet, scene, models, tmp_path):
     model = ("--model", models / "pdenet.safetensors", "--samples", 2)
     assert pdenet("upscale", scene, "-o", tmp_path / "whole.hdr", *model, "--dtype", "float32").returncode == 0
