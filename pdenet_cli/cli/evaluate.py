@@ -51,12 +51,16 @@ def evaluate(
     ],
     model: Annotated[
         list[str] | None,
-        typer.Option(help="Score what this model makes of each TRUTH made coarse; may be given several times."),
+        typer.Option(
+            help="Score what this model makes of each TRUTH made coarse; may be given several times, "
+            "all of one scale."
+        ),
     ] = None,
     samples: Annotated[
         str | None,
         typer.Option(
-            help="Draws of the network; a list (1,2,5,10,20) studies how scores grow.",
+            help="Draws of the network; a list (1,2,5,10,20) studies how scores grow; one number with "
+            "--uncertainty.",
             metavar="N",
             show_default=SAMPLES,
         ),
@@ -70,7 +74,9 @@ def evaluate(
     scale: Annotated[
         int | None,
         typer.Option(
-            help="That of --model bicubic alone; without --model, what ERGAS divides by.", show_default="4", min=1
+            help="Scale to try bicubic at, when no other model is given; without --model, the scale in ERGAS.",
+            show_default="4",
+            min=1,
         ),
     ] = None,
     html: Annotated[
@@ -106,9 +112,10 @@ def evaluate(
 ) -> None:
     """Score an estimate against the truth, or models against bicubic on truths made coarse for them.
 
-    MPSNR, PSNR, MSSIM, SAM, RMSE, ERGAS, CC and UIQI under a named protocol. Nodata and bad bands are left
-    out, and so are, for models, bands that hold one number throughout.
-    --uncertainty adds coverage and width of the intervals, AUSE, AURG, Spearman and ENCE.
+    MPSNR, PSNR, MSSIM, SAM, RMSE, ERGAS, CC and UIQI under a named protocol.
+    Nodata and bad bands are left out, and so are, for models, bands that hold
+    one number throughout. --uncertainty adds coverage and width of the
+    intervals, AUSE, AURG, Spearman and ENCE.
     """
     from pdenet_cli.formats.output import refuse_existing, refuse_folders, write_beside
     from pdenet_cli.networks.runtime import use_threads

@@ -25,11 +25,20 @@ def train(
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model to write (.safetensors).")],
     scale: Annotated[int, typer.Option(help="How many times finer the pixels become.", min=2)] = 4,
-    network: Annotated[str | None, typer.Option(help="pdenet, template, ...", show_default="pdenet")] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            help="pdenet, template, dropout, ensemble, nas, 3dfcnn, 3dgan, sspsr, mcnet, ercsr.",
+            metavar="NAME",
+            show_default="pdenet",
+        ),
+    ] = None,
     config: Annotated[
         str | None,
         typer.Option(
-            help="Its size by name, with changes: small,stages=3,width=24.", metavar="NAME", show_default="small"
+            help="paper, tiny, or small where there is one, with changes: small,stages=3,width=24.",
+            metavar="NAME",
+            show_default="small, else paper",
         ),
     ] = None,
     recipe: Annotated[
@@ -41,7 +50,7 @@ def train(
     ] = "fast",
     minutes: Annotated[
         float | None,
-        typer.Option(help="End after so many, validation and all.", show_default="60 for fast"),
+        typer.Option(help="End after so many, validation and all; not with --steps.", show_default="60 for fast"),
     ] = None,
     steps: Annotated[
         int | None, typer.Option(help="End after so many steps.", show_default="150 epochs for paper")
@@ -75,8 +84,9 @@ def train(
 ) -> None:
     """Train a model on your cubes: one command, any format, stopped with Ctrl-C and resumed with --resume.
 
-    A quarter of every cube is kept for validation. The best model is written to OUTPUT; the last state, a log
-    (JSONL) and the curves (PNG) beside it. On several GPUs: torchrun --nproc-per-node N -m pdenet_cli train ...
+    A quarter of every cube is kept for validation. The best model is written to
+    OUTPUT; the last state, a log (JSONL) and the curves (PNG) beside it.
+    On several GPUs: torchrun --nproc-per-node N -m pdenet_cli train ...
     """
     started = time.monotonic()
     from pdenet_cli.degradation import Degradation
