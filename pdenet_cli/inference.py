@@ -20,7 +20,7 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, ResourceError, UsageError, out_of_memory
 from pdenet_cli.formats.limits import free_memory
 from pdenet_cli.models import Model
-from pdenet_cli.networks.runtime import tune_process
+from pdenet_cli.networks.runtime import give_back, tune_process
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.summaries import (
     USUAL,
@@ -350,5 +350,10 @@ def _turned_back(image: Tensor, symmetry: int) -> Tensor:
 
 def usable_memory(device: torch.device) -> int:
     """The share of the free memory that a run takes if the user gives no limit."""
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
+    if device.type == "cuda":
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # by torch, for next time
+        free = torch.cuda.mem_get_info(device)[0] + kept
+    else:
+        give_back()  # what the scene before took
+        free = free_memory()
     return int(free * MEMORY_SHARE)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pdenet_cli.errors import ModelError, PdenetError, ResourceError
+from pdenet_cli.errors import ModelError, PdenetError, ResourceError, UsageError
 from pdenet_cli.formats.output import write_beside
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def choose_model(name_or_path: str | None, scale: int | None) -> Path:
     path = find_model(name_or_path)
     made_for = read_header(path).spec.scale
     if scale not in (None, made_for):
-        raise ModelError(f"{name_or_path}: a x{made_for} model cannot make x{scale}. Leave out --scale.")
+        raise UsageError(f"{name_or_path}: a x{made_for} model cannot make x{scale}. Leave out --scale.")
     return path
 
 

@@ -411,6 +411,12 @@ def test_what_cannot_be_calibrated_is_said_in_a_line(scenes, models, tmp_path, s
     assert not output.exists()
 
 
+def test_cores_that_cannot_be_are_refused_in_a_line(pdenet, scenes, models, tmp_path):
+    ran = pdenet("calibrate", models["pdenet"], scenes[0], "-o", tmp_path / "m.safetensors", "--threads", 0)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert "--threads 0" in ran.stderr
+
+
 def test_what_no_scene_can_mend_is_refused_before_any_is_read(models, tmp_path):
     nowhere, output = [tmp_path / "a.hdr", tmp_path / "b.hdr"], tmp_path / "out.safetensors"
     for level, certify in ((1.5, False), (0.9, True)):

@@ -19,7 +19,7 @@ from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from pdenet_cli import Radiometry, Survey, open_cube
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
-from pdenet_cli.evaluation import study, view
+from pdenet_cli.evaluation import study, trial, view
 from pdenet_cli.evaluation.look import telling
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import Model, ModelSpec, save_model
@@ -27,6 +27,7 @@ from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.pages.chart import Line, Stroke, line_chart
 from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.summaries import MEAN
+from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.chances import plot_chances
 from pdenet_cli.tools.evaluate import Contest, Settings, evaluate_files
 from tests.cubes import written
@@ -198,6 +199,28 @@ def test_small_memory_gives_the_same_scores(models, tmp_path):
     tiled = contest(models, memory=4_000_000).run([path], lambda text, done, total: tiles.append((text, total)))
     assert max(total for _, total in tiles) > 1
     assert tiled.means()["chance"] == pytest.approx(whole.means()["chance"], rel=1e-5)
+
+
+def test_a_truth_is_made_coarse_in_the_memory_that_is_given(truth, models, tmp_path, monkeypatch):
+    path, _ = truth
+    read, planes = view.View.read, []
+
+    def counted(self, window, some=None):
+        if some is not None:
+            planes.append(len(some))
+        return read(self, window, some)
+
+    monkeypatch.setattr(view.View, "read", counted)
+    monkeypatch.setattr(trial, "BYTES_PER_VALUE", 1000)  # or a scene this small would need many more bands
+    plane = 1000 * 48 * 40
+    scores = []
+    for memory, wanted in ((None, [5]), (2.5 * plane, [2, 2, 1]), (0.5 * plane, [1] * 5)):
+        scores.append(contest(models, (), memory=memory and int(memory)).run([path]).means()["bicubic"])
+        assert planes == wanted
+        planes.clear()
+    assert scores[0] == scores[1] == scores[2]
+    calibrate(models["chance"], [path], tmp_path / "m.safetensors", Settings(memory=2 * plane), samples=2)
+    assert planes[:3] == [2, 2, 1]
 
 
 def test_the_held_out_part_is_scored_as_if_it_were_a_scene_of_its_own(truth, models, tmp_path):
@@ -408,6 +431,7 @@ def test_the_command_prints_a_table_and_writes_a_page(pdenet, truth, models, tmp
         (["--pixel", "3", "4"], 2, "--html"),
         (["--pixel", "a", "4", "--html", "x.html"], 2, "--pixel a 4"),
         (["--scale", "8"], 2, "x4"),
+        (["--threads", "0"], 2, "--threads 0"),
         (["--model", "nowhere"], 4, "nowhere"),
         (["--kernel", "lanczos"], 2, "bicubic"),
         (["--kernel", "gaussian"], 2, "fwhm"),

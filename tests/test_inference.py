@@ -1,6 +1,8 @@
 """Whole scenes in tiles: the same as in one piece, the same draws everywhere, nodata kept where it was."""
 
 import dataclasses
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,11 +15,12 @@ from hypothesis import strategies as st
 from pdenet_cli import Cube, CubeMeta, Radiometry, Survey, Window, create_cube, open_cube
 from pdenet_cli.degradation import bicubic_down, gaussian_down
 from pdenet_cli.errors import ResourceError, UsageError
-from pdenet_cli.inference import Layer, Posterior, gather, halo_for, super_resolve
+from pdenet_cli.inference import MEMORY_SHARE, Layer, Posterior, gather, halo_for, super_resolve, usable_memory
 from pdenet_cli.models import Model, ModelSpec
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.summaries import MAPS, MEAN, Question, enlarged, roughness
 from pdenet_cli.tiling import Plan
+from tests.conftest import on_linux
 from tests.cubes import rewritten, written
 
 
@@ -389,3 +392,41 @@ def test_running_out_of_memory_halves_the_batch_then_the_tile_and_says_so(tmp_pa
             create_cube(tmp_path / "no.hdr", fine) as cube,
         ):
             list(super_resolve(source, posterior, plan, radiometry, [Layer(MEAN, cube)]))
+
+
+@on_linux
+def test_a_scene_has_the_memory_that_the_one_before_has_freed():
+    script = """
+import re
+from pathlib import Path
+
+import torch
+
+from pdenet_cli.inference import usable_memory
+from pdenet_cli.networks.runtime import tune_process
+
+
+def held():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
+
+
+tune_process()
+before = held()
+maps = [torch.ones(5_000_000) for _ in range(15)]
+del maps
+freed = held() - before
+usable_memory(torch.device("cpu"))
+print(freed, held() - before)
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    freed, kept = map(int, ran.stdout.split())
+    if freed < 200:
+        pytest.skip("this C library keeps no freed memory")
+    assert kept < 100
+
+
+def test_what_torch_keeps_of_a_gpus_memory_is_free(monkeypatch):
+    told = {"mem_get_info": (6000, 8000), "memory_reserved": 1500, "memory_allocated": 500}
+    for name, value in told.items():
+        monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
+    assert usable_memory(torch.device("cuda")) == (6000 + 1000) * MEMORY_SHARE

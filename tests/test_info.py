@@ -1,12 +1,14 @@
-"""`pdenet info` as a user meets it."""
+"""`pdenet info` and --help as a user meets them."""
 
 import json
 
 import numpy as np
 import pytest
+import typer
 from imagecodecs import imread
 
 from pdenet_cli import Survey
+from pdenet_cli.cli import app
 from pdenet_cli.cli.info import _georeference
 from pdenet_cli.errors import OutputError
 from pdenet_cli.georeference import Georeference
@@ -94,6 +96,25 @@ def test_help_and_info_do_not_import_torch(pdenet, arguments, tmp_path):
     )
     ran = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
+
+
+def commands():
+    return typer.main.get_command(app).commands
+
+
+def test_help_names_every_network_that_can_be_trained_and_every_size():
+    from pdenet_cli.networks import NETWORKS
+
+    told = {option.name: option.help for option in commands()["train"].params}
+    assert told["network"] == f"{', '.join(name for name in NETWORKS if name != 'bicubic')}."
+    for size in {size for network in NETWORKS.values() for size in network.configs}:
+        assert size in told["config"]
+
+
+def test_help_is_not_ragged_on_a_narrow_terminal():
+    for command in commands().values():
+        _, *paragraphs = (command.help or "").split("\n\n")  # the first is wrapped anew
+        assert all(len(line) <= 78 for text in paragraphs for line in text.splitlines()), command.name
 
 
 def test_a_bad_file_is_one_line_and_exit_code_3(pdenet, tmp_path):

@@ -1,6 +1,7 @@
 """What training sees: scenes and the patches cut from them, how they are varied, and what is never seen."""
 
 import math
+import tracemalloc
 from dataclasses import replace
 
 import imagecodecs
@@ -10,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdenet_cli import Window, open_cube
+from pdenet_cli import Window, open_cube, survey
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError
 from pdenet_cli.tools.train import Note, Plan, find_cubes
@@ -198,12 +199,41 @@ def test_bad_bands_are_dropped_and_holes_filled(tmp_path, dtype):
     np.testing.assert_allclose(unit[2, 0], pixels[4, 4:].mean() / 10000, rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["<i2", "<i4", "<f4", "<f8"])
+def test_a_cube_is_read_in_the_memory_that_is_asked_for(tmp_path, monkeypatch, dtype):
+    for name in ("BLOCK_VALUES", "PERCENTILE_VALUES"):  # the survey of a small cube must be small too
+        monkeypatch.setattr(survey, name, 1 << 14)
+    pixels = picture(60, 100, 100).astype(dtype)
+    pixels[:, :4] = -999
+    path = written(tmp_path / "a.hdr", pixels, nodata=-999.0)
+    Scene.read(open_cube(path), (0, 10000))  # what is imported on the way is no matter
+    tracemalloc.start()
+    scene = Scene.read(open_cube(path), (0, 10000))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2.3 * pixels.nbytes
+    assert scene.pixels.shape == pixels.shape
+
+
 def test_bands_that_never_vary_teach_nothing_but_are_there_for_a_network_of_fixed_size(tmp_path):
     pixels = np.random.default_rng(0).random((5, 20, 20)).astype("f4")
     pixels[[0, 3]] = 0
     path = written(tmp_path / "a.hdr", pixels)
     assert len(Scene.read(open_cube(path)).pixels) == 3
     assert len(Scene.read(open_cube(path), count=5).pixels) == 5
+
+
+@pytest.mark.parametrize("dtype", ["<i2", "<f4"])
+def test_chosen_bands_are_read_as_a_cube_of_nothing_else_that_is_known_again(tmp_path, dtype):
+    pixels = picture(9, 40, 40).astype(dtype)
+    good = (True, True, True, False) + (True,) * 5
+    cube = open_cube(written(tmp_path / "a.hdr", pixels, good_bands=good))
+    some, alone = Scene.read(cube, chosen=slice(2, 7)), Scene.read(cube.with_bands(slice(2, 7)))
+    np.testing.assert_array_equal(some.pixels, alone.pixels)
+    assert some.radiometry == alone.radiometry
+    assert some.facts == Scene.read(cube).facts | {"bands": [2, 7], "bands_used": 4} | {
+        "radiometry": alone.facts["radiometry"]
+    }
 
 
 def test_folders_are_searched_and_each_cube_found_once(cubes, tmp_path):

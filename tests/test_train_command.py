@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.models import load_model, read_tensors, save_model, training_tensors
@@ -19,10 +20,11 @@ from pdenet_cli.tools.train import train
 from pdenet_cli.training.journal import read_journal
 from pdenet_cli.training.processes import Processes
 from pdenet_cli.training.recipe import Recipe
+from pdenet_cli.training.trainer import Stepped
 from tests.cubes import written
 from tests.test_training import plan
 
-COMMAND = ("--config", "tiny", "--batch", 2, "--patch", 32, "--bands", 6, "--threads", 1)
+COMMAND = ("--config", "tiny", "--batch", 2, "--patch", 32, "--patch-bands", 6, "--threads", 1)
 OFTEN = "from pdenet_cli.training import sitting; sitting.SAVE_EVERY = 0; from pdenet_cli.cli import main; main()"
 
 
@@ -79,6 +81,19 @@ def test_a_cube_of_bad_bands_is_left_out_and_alone_it_is_refused(cubes, tmp_path
     assert any("every band is marked bad" in event.text for event in told if isinstance(event, tool.Note))
     with pytest.raises(FormatError, match="no cube with a band"):
         train(plan(bad), tmp_path / "n.safetensors")
+
+
+def test_only_the_chosen_bands_of_cubes_are_learned_from(cubes, tmp_path, pdenet):
+    words = ("train", cubes / "a.hdr", "-o", tmp_path / "m.safetensors", "--steps", 2, *COMMAND)
+    assert pdenet(*words, "--bands", "2:9").returncode == 0
+    (fact,) = load_model(tmp_path / "m.safetensors").spec.data
+    assert (fact["bands"], fact["bands_used"], fact["shape"]) == ([2, 9], 7, [12, 64, 72])
+    ran = pdenet(*words, "--bands", "2:8", "--resume")
+    assert (ran.returncode, "other cubes or bands" in ran.stderr) == (2, True)
+    for wrong, says in (("6", "not a run of bands"), ("2:99", "has only 12")):
+        ran = pdenet(*words, "--bands", wrong, "--overwrite")
+        assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+        assert says in ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -215,6 +230,25 @@ def test_a_stopped_and_resumed_run_ends_as_an_unbroken_one(cubes, tmp_path):
     assert log(part.files) == log(whole.files)
 
 
+def test_two_runs_do_not_train_the_same_model(cubes, tmp_path):
+    path = tmp_path / "m.safetensors"
+    refused = []
+
+    def second(event):
+        if isinstance(event, Stepped) and not refused:
+            for words in ({"resume": True}, {"overwrite": True}):
+                with pytest.raises(OutputError, match="another run is writing"):
+                    train(plan(cubes), path, **words)
+                refused.append(words)
+
+    assert train(plan(cubes), path, watch=second).finished
+    assert len(refused) == 2
+    assert not list(tmp_path.glob(".*"))
+    with pytest.raises(UsageError):
+        train(plan(cubes, network="oracle"), tmp_path / "n.safetensors")
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_only_the_same_run_is_resumed(cubes, tmp_path):
     train(plan(cubes), tmp_path / "m.safetensors")
     with pytest.raises(UsageError, match="seed differs"):
@@ -291,6 +325,14 @@ def test_shares_make_up_the_batch():
     assert sorted(shared) == list(range(8))
 
 
+def test_processes_agree_though_their_device_has_no_such_numbers():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        assert Processes(0, 2).agree((1 / 3, 1.0), torch.device("meta")) == (1 / 3, 1.0)
+    finally:
+        dist.destroy_process_group()
+
+
 def test_two_processes_train_as_one(cubes, tmp_path):
     arguments = ("--steps", "8", *COMMAND[:2], "--batch", "4", *COMMAND[4:])
     for count in (1, 2):
@@ -314,7 +356,7 @@ def test_processes_that_use_other_weights_stay_in_step(cubes, tmp_path):
     words = ("--network", "ensemble", "--config", "tiny", "--steps", "2", "--batch", "3")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
     command += ["pdenet_cli", "train", str(cubes), "-o", str(tmp_path / "two.safetensors"), *words]
-    command += ["--patch", "32", "--bands", "6"]
+    command += ["--patch", "32", "--patch-bands", "6"]
     ran = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=120)
     assert ran.returncode == 0, ran.stderr
     changes = dict(batch=3, patch=32, bands=6)

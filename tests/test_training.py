@@ -1,6 +1,7 @@
 """How training goes: schedules, scores, losses, steps, and when a run ends."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -181,6 +182,20 @@ def test_training_learns(cubes, tmp_path):
     scores = [event.scores["psnr"] for event in told if isinstance(event, Validated)]
     assert scores[-1] > scores[0] + 0.1
     assert 0.05 <= trained.spec.extra["masks"]["chance"] <= 0.95
+
+
+def test_patches_are_made_coarse_before_they_go_to_a_device_that_may_not_know_how(scenes, monkeypatch):
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which "meta" has not
+    met = []
+
+    def degradation(high, generator):
+        met.append(high.device.type)
+        return Degradation(4)(high, generator)
+
+    patches = Patches(scenes, replace(RECIPES["fast"](4), patch=16, bands=3), 4, seed=0)
+    trainer = Trainer(new_network("pdenet", "tiny", 4, seed=0), patches, degradation, torch.device("meta"))
+    assert trainer._gradients(patches.recipe.schedule(0.5)).device.type == "meta"
+    assert set(met) == {"cpu"}
 
 
 @pytest.mark.parametrize("slow_after", [0, 40])

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from pdenet_cli import CubeMeta, open_cube
+from pdenet_cli.cli.sharpening import Draws
 from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.errors import UsageError
 from pdenet_cli.inference import Posterior
@@ -152,6 +153,7 @@ def test_intervals_hold_the_mean_and_are_the_calibrations(pdenet, scene, models,
         ("pdenet", ["--samples", "1"], 2, "--samples"),
         ("pdenet", ["--levels", "1"], 2, "--levels"),
         ("pdenet", ["--ensemble", "spin"], 2, "masks or flips"),
+        ("pdenet", ["--threads", "0"], 2, "--threads 0"),
         ("template", [], 4, "--ensemble flips"),
     ],
 )
@@ -204,6 +206,24 @@ def test_a_model_without_randomness_is_refused_for_uncertainty(pdenet, scene, mo
     assert pdenet("upscale", scene, "-o", out, "--model", models / "template.safetensors").returncode == 0
 
 
+def test_bicubic_has_no_uncertainty_and_no_way_to_some(pdenet, scene, tmp_path):
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "m", "--model", "bicubic")
+    assert ran.returncode == 4
+    assert "no randomness" in ran.stderr
+    assert "flips" not in ran.stderr
+
+
+def test_that_there_are_no_intervals_is_said_where_nobody_asked_for_other_maps(pdenet, scene, models, tmp_path):
+    words = ("--samples", 2, "--model", models / "pdenet.safetensors")
+    note = "pdenet is not calibrated, so there are no intervals; see pdenet calibrate."
+    for name, more in {"usual": (), "asked": ("--map", "std")}.items():
+        ran = pdenet("uncertainty", scene, "-o", tmp_path / name, *words, *more)
+        report = json.loads((tmp_path / name / "scene.report.json").read_text())
+        assert ((note in ran.stderr), (note in report["notes"])) == (name == "usual",) * 2
+    ran = pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *words)
+    assert "calibrated" not in ran.stderr
+
+
 def test_tiles_bands_and_types_are_the_users_choice(pdenet, scene, models, tmp_path):
     model = ("--model", models / "pdenet.safetensors", "--samples", 2)
     assert pdenet("upscale", scene, "-o", tmp_path / "whole.hdr", *model, "--dtype", "float32").returncode == 0
@@ -215,6 +235,14 @@ def test_tiles_bands_and_types_are_the_users_choice(pdenet, scene, models, tmp_p
     some = pdenet("upscale", scene, "-o", tmp_path / "some.tif", *model, "--bands", "1:3")
     assert some.returncode == 0, some.stderr
     assert open_cube(tmp_path / "some.tif").meta.wavelengths == (550, 650)
+
+
+def test_as_many_cores_are_used_as_are_asked_for(monkeypatch):
+    used = []
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+    for count in (None, 3):
+        Draws(4, "bicubic", 1, 0, None, "cpu", count).posterior()
+    assert used == [3]
 
 
 def test_a_dry_run_tells_and_writes_nothing(pdenet, scene, models, tmp_path):
@@ -239,7 +267,8 @@ def test_one_bad_scene_of_several_does_not_stop_the_others(pdenet, scene, models
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        (["--scale", "8"], 4, "x4 model"),
+        (["--scale", "8"], 2, "x4 model"),
+        (["--threads", "0"], 2, "--threads 0"),
         (["--memory", "lots"], 2, "--memory"),
         (["--memory", "."], 2, "--memory"),
         (["--memory", "9" * 400], 2, "--memory"),

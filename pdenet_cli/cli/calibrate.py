@@ -32,7 +32,7 @@ def calibrate(
     part: Annotated[
         str, typer.Option(help="whole, or lower-right: the quarter that `pdenet train` never trains on.")
     ] = "whole",
-    samples: options.Samples = 8,
+    samples: Annotated[int, typer.Option(help=f"{options.SAMPLES} Use the model with as many later.", min=1)] = 8,
     ensemble: options.Ensemble = None,
     kernel: options.OtherKernel = None,
     fwhm: options.Fwhm = None,
@@ -40,6 +40,7 @@ def calibrate(
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
+    threads: options.Threads = None,
     memory: options.Memory = None,
     value_range: options.Range = None,
     bands: options.BandRange = None,
@@ -49,12 +50,15 @@ def calibrate(
 ) -> None:
     """Find the factors that make a model's intervals hold, on scenes whose truth is known, and write them into it.
 
-    Each scene is made coarse as those that the model has learned from, or as --kernel, --fwhm and --noise say, and
-    sharpened again. Use scenes, or parts of them, that the model never saw, of the kind that it will meet.
+    Each scene is made coarse as those that the model has learned from, or as
+    --kernel, --fwhm and --noise say, and sharpened again. Use scenes, or parts
+    of them, that the model never saw, of the kind that it will meet.
     """
+    from pdenet_cli.networks.runtime import use_threads
     from pdenet_cli.tools.calibrate import calibrate as run
     from pdenet_cli.tools.truths import Settings
 
+    use_threads(threads)
     settings = Settings(
         part=part,
         value_range=value_range,

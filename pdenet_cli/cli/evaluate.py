@@ -51,12 +51,16 @@ def evaluate(
     ],
     model: Annotated[
         list[str] | None,
-        typer.Option(help="Score what this model makes of each TRUTH made coarse; may be given several times."),
+        typer.Option(
+            help="Score what this model makes of each TRUTH made coarse; may be given several times, "
+            "all of one scale."
+        ),
     ] = None,
     samples: Annotated[
         str | None,
         typer.Option(
-            help="Draws of the network; a list (1,2,5,10,20) studies how scores grow.",
+            help="Draws of the network; a list (1,2,5,10,20) studies how scores grow; one number with "
+            "--uncertainty.",
             metavar="N",
             show_default=SAMPLES,
         ),
@@ -70,7 +74,9 @@ def evaluate(
     scale: Annotated[
         int | None,
         typer.Option(
-            help="That of --model bicubic alone; without --model, what ERGAS divides by.", show_default="4", min=1
+            help="Scale to try bicubic at, when no other model is given; without --model, the scale in ERGAS.",
+            show_default="4",
+            min=1,
         ),
     ] = None,
     html: Annotated[
@@ -99,6 +105,7 @@ def evaluate(
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
+    threads: options.Threads = None,
     memory: options.Memory = None,
     value_range: options.Range = None,
     bands: options.BandRange = None,
@@ -108,13 +115,16 @@ def evaluate(
 ) -> None:
     """Score an estimate against the truth, or models against bicubic on truths made coarse for them.
 
-    MPSNR, PSNR, MSSIM, SAM, RMSE, ERGAS, CC and UIQI under a named protocol. Nodata and bad bands are left
-    out, and so are, for models, bands that hold one number throughout.
-    --uncertainty adds coverage and width of the intervals, AUSE, AURG, Spearman and ENCE.
+    MPSNR, PSNR, MSSIM, SAM, RMSE, ERGAS, CC and UIQI under a named protocol.
+    Nodata and bad bands are left out, and so are, for models, bands that hold
+    one number throughout. --uncertainty adds coverage and width of the
+    intervals, AUSE, AURG, Spearman and ENCE.
     """
     from pdenet_cli.formats.output import refuse_existing, refuse_folders, write_beside
+    from pdenet_cli.networks.runtime import use_threads
     from pdenet_cli.tools.truths import Settings, refuse_to_replace
 
+    use_threads(threads)
     if pixel and html is None:
         raise UsageError("--pixel chooses what the page shows; give --html FILE too.")
     of_models = dict(

@@ -29,7 +29,7 @@ def info(
     axes: options.Axes = None,
     value_range: options.Range = None,
     quicklook: Annotated[
-        Path | None, typer.Option(help="Write an RGB picture of the cube here.", metavar="PNG")
+        Path | None, typer.Option(help="Write an RGB picture of the cube here; one cube at a time.", metavar="PNG")
     ] = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,

@@ -16,12 +16,12 @@ from pdenet_cli.cli import options
 from pdenet_cli.cli.console import complain, out
 from pdenet_cli.errors import ModelError
 
-models = typer.Typer(help="List the models that are here, or show one.", invoke_without_command=True)
+models = typer.Typer(help="List the installed models, or show one.", invoke_without_command=True)
 
 
 @models.callback()
 def _list(context: typer.Context, as_json: options.Json = False) -> None:
-    """List the models that are here, or show one."""
+    """List the installed models, or show one."""
     if context.invoked_subcommand is not None:
         context.obj = as_json  # said before `show` it means the same
         return

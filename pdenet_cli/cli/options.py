@@ -54,13 +54,15 @@ Ensemble = Annotated[
 ]
 KERNEL = "How the coarse cubes are made: bicubic or gaussian."
 Fwhm = Annotated[
-    float | None, typer.Option(help="Width of the gaussian, which it implies, in low-resolution pixels.")
+    float | None,
+    typer.Option(help="FWHM in coarse pixels of a Gaussian; implies --kernel gaussian, which needs it."),
 ]
 NOISE = "Noise of the coarse cubes, a share of the range."
 LEARNED = "as the model has learned"
 OtherKernel = Annotated[str | None, typer.Option("--kernel", help=KERNEL, show_default=LEARNED)]
 OtherNoise = Annotated[float | None, typer.Option("--noise", help=NOISE, show_default=LEARNED)]
-Samples = Annotated[int, typer.Option(help="Monte-Carlo draws of the network.", min=1)]
+SAMPLES = "Monte-Carlo draws of the network."
+Samples = Annotated[int, typer.Option(help=SAMPLES, min=1)]
 Memory = Annotated[
     str | None,
     typer.Option(help="Use at most this, e.g. 2GB.", show_default="half the free", metavar="SIZE"),

@@ -37,12 +37,15 @@ class Draws:
     seed: int
     ensemble: str | None
     device: str
+    threads: int | None = None
 
     def posterior(self) -> Posterior:
         """The model, loaded, with its draws made."""
         from pdenet_cli.inference import Posterior
         from pdenet_cli.models import choose_device, open_model
+        from pdenet_cli.networks.runtime import use_threads
 
+        use_threads(self.threads)
         model = open_model(self.model, self.scale, choose_device(self.device))
         return Posterior(model, self.samples, self.seed, self.ensemble)
 

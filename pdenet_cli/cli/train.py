@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from pdenet_cli.cli import options
 from pdenet_cli.cli.console import INTERRUPTED, err, out
+from pdenet_cli.cli.sharpening import parse_bands
 
 
 def train(
@@ -24,11 +25,20 @@ def train(
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model to write (.safetensors).")],
     scale: Annotated[int, typer.Option(help="How many times finer the pixels become.", min=2)] = 4,
-    network: Annotated[str | None, typer.Option(help="pdenet, template, ...", show_default="pdenet")] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            help="pdenet, template, dropout, ensemble, nas, 3dfcnn, 3dgan, sspsr, mcnet, ercsr.",
+            metavar="NAME",
+            show_default="pdenet",
+        ),
+    ] = None,
     config: Annotated[
         str | None,
         typer.Option(
-            help="Its size by name, with changes: small,stages=3,width=24.", metavar="NAME", show_default="small"
+            help="paper, tiny, or small where there is one, with changes: small,stages=3,width=24.",
+            metavar="NAME",
+            show_default="small, else paper",
         ),
     ] = None,
     recipe: Annotated[
@@ -40,14 +50,14 @@ def train(
     ] = "fast",
     minutes: Annotated[
         float | None,
-        typer.Option(help="End after so many, validation and all.", show_default="60 for fast"),
+        typer.Option(help="End after so many, validation and all; not with --steps.", show_default="60 for fast"),
     ] = None,
     steps: Annotated[
         int | None, typer.Option(help="End after so many steps.", show_default="150 epochs for paper")
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Patches in a step, over all processes.")] = None,
     patch: Annotated[int | None, typer.Option(help="High-resolution pixels on a side of a patch.")] = None,
-    bands: Annotated[
+    patch_bands: Annotated[
         int | None, typer.Option(help="Adjacent bands in a patch, of a network that takes any number.")
     ] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate at its height.")] = None,
@@ -66,15 +76,17 @@ def train(
     device: options.Device = "auto",
     precision: Annotated[str, typer.Option(help="float32; on a GPU also bf16 or fp16.")] = "float32",
     threads: options.Threads = None,
+    value_range: options.Range = None,
+    bands: options.BandRange = None,
     var: options.Variable = None,
     axes: options.Axes = None,
-    value_range: options.Range = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a model on your cubes: one command, any format, stopped with Ctrl-C and resumed with --resume.
 
-    A quarter of every cube is kept for validation. The best model is written to OUTPUT; the last state, a log
-    (JSONL) and the curves (PNG) beside it. On several GPUs: torchrun --nproc-per-node N -m pdenet_cli train ...
+    A quarter of every cube is kept for validation. The best model is written to
+    OUTPUT; the last state, a log (JSONL) and the curves (PNG) beside it.
+    On several GPUs: torchrun --nproc-per-node N -m pdenet_cli train ...
     """
     started = time.monotonic()
     from pdenet_cli.degradation import Degradation
@@ -87,7 +99,7 @@ def train(
         network=network,
         config=config,
         recipe=recipe,
-        changes=dict(batch=batch, patch=patch, bands=bands, lr=lr),
+        changes=dict(batch=batch, patch=patch, bands=patch_bands, lr=lr),
         minutes=minutes,
         steps=steps,
         seed=seed,
@@ -97,6 +109,7 @@ def train(
         threads=threads,
         variable=var,
         axes=axes,
+        bands=parse_bands(bands),
         value_range=value_range,
         licence=licence,
     )

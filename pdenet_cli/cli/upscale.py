@@ -21,11 +21,17 @@ def upscale(
     model: options.ModelName = None,
     samples: options.Samples = 8,
     with_uncertainty: Annotated[
-        bool, typer.Option("--with-uncertainty", help="Write the uncertainty maps too, from the same pass.")
+        bool,
+        typer.Option(
+            "--with-uncertainty",
+            help="Write the maps std, share and, if the model is calibrated, interval too; pdenet uncertainty "
+            "makes other maps and a page.",
+        ),
     ] = False,
     seed: options.Seed = 0,
     ensemble: options.Ensemble = None,
     device: options.Device = "auto",
+    threads: options.Threads = None,
     memory: options.Memory = None,
     tile: options.TileSide = None,
     halo: options.Halo = None,
@@ -46,7 +52,7 @@ def upscale(
 
     A report (JSON) beside each output says what was done with what.
     """
-    draws = Draws(scale, model, samples, seed, ensemble, device)
+    draws = Draws(scale, model, samples, seed, ensemble, device, threads)
     settings = settings_of(context, maps=None if with_uncertainty else ())
     sharpen(scenes, output, draws, settings, dry_run, as_json)
 
@@ -59,7 +65,8 @@ def uncertainty(
         list[str] | None,
         typer.Option(
             "--map",
-            help="std, share, interval, cv, angle, consistency, risk; may be given several times.",
+            help="std, share, interval, cv, angle, consistency, risk (with --tolerance); may be given several "
+            "times.",
             show_default="std, share, and interval if the model is calibrated",
             metavar="MAP",
         ),
@@ -74,16 +81,20 @@ def uncertainty(
         float | None,
         typer.Option(help="Error that is still fine, in the file's numbers; adds the map risk.", min=0),
     ] = None,
-    levels: Annotated[int, typer.Option(help="Grey levels of the map share.", min=2)] = 256,
+    levels: Annotated[int, typer.Option(help="Grey steps of the map share.", min=2)] = 256,
     page: Annotated[
         bool, typer.Option("--page/--no-page", help="Write a page (HTML), a picture and the sharpened cube too.")
     ] = True,
     scale: options.Scale = None,
     model: options.ModelName = None,
-    samples: options.Samples = 8,
+    samples: Annotated[
+        int,
+        typer.Option(help=f"{options.SAMPLES} 2 or more, but for the map consistency.", min=1),
+    ] = 8,
     seed: options.Seed = 0,
     ensemble: options.Ensemble = None,
     device: options.Device = "auto",
+    threads: options.Threads = None,
     memory: options.Memory = None,
     tile: options.TileSide = None,
     halo: options.Halo = None,
@@ -112,7 +123,7 @@ def uncertainty(
     """
     from pdenet_cli.summaries import Question
 
-    draws = Draws(scale, model, samples, seed, ensemble, device)
+    draws = Draws(scale, model, samples, seed, ensemble, device, threads)
     question = Question(levels, level, tolerance)
     wishes = tuple(maps) if maps else None
     settings = settings_of(context, cube=False, maps=wishes, question=question, page=page)

@@ -19,14 +19,19 @@ from pdenet_cli.networks import Draw
 from pdenet_cli.summaries import Summary
 
 BAND_VALUES = 1 << 26  # of the truth, degraded at once
+BYTES_PER_VALUE = 25  # that this takes, of the largest type of numbers
 
 
-def coarse(truth: View, degradation: Degradation, seed: int) -> Cube:
-    """The truth as a coarser sensor would have seen it, 0..1, in memory; holes are filled, as for the network."""
+def coarse(truth: View, degradation: Degradation, seed: int, memory: int | None = None) -> Cube:
+    """The truth as a coarser sensor would have seen it, 0..1, in memory; holes are filled, as for the network.
+
+    `memory`: what it may take on the way, if a single band fits into it.
+    """
     bands, scene, scale = len(truth.bands), truth.scene, degradation.scale
     low = np.empty((bands, scene.rows // scale, scene.columns // scale), np.float32)
     blur = replace(degradation, noise=0.0)
-    some = max(1, BAND_VALUES // (scene.rows * scene.columns))
+    values = BAND_VALUES if memory is None else min(BAND_VALUES, memory // BYTES_PER_VALUE)
+    some = max(1, values // (scene.rows * scene.columns))
     for start in range(0, bands, some):  # whole bands: no seams to care for
         high, _ = truth.read(scene, range(start, min(start + some, bands)))
         low[start : start + some] = blur(torch.from_numpy(high)).numpy()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
 from pdenet_cli.errors import OutputError, PdenetError
 from pdenet_cli.formats.base import Format
+
+try:
+    import fcntl
+except ImportError:  # Windows: there, two runs that write the same output are not kept apart
+    fcntl = None  # type: ignore[assignment]
 
 PARTIAL = ".partial"
 
@@ -109,6 +115,32 @@ def refuse_folders(files: tuple[Path, ...]) -> None:
     for file in files:
         if _is_there(file) and file.is_dir():
             raise OutputError(f"{file} is a folder. Give the name of a file in it.")
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Keep other runs away from the outputs that this file stands for; where it is empty, it goes afterwards.
+
+    A killed run holds nothing, whatever file it leaves.
+    """
+    try:
+        file = path.open("a")
+    except OSError as error:
+        raise unwritable(path.parent, error) from error
+    with file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OutputError(f"{path.parent}: another run is writing the same output.") from None
+            except OSError:
+                pass  # a file system without locks
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                if not path.stat().st_size:
+                    path.unlink()
 
 
 def write_beside(path: Path, content: bytes, *, overwrite: bool = False) -> None:

@@ -147,7 +147,7 @@ def _errors(
         if settings.part == "whole" and _trained_on(path, settings, spec):
             say(f"{path}: the model was trained on this scene, so its intervals will be too narrow on others.")
         truth = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands)
-        low = coarse(truth, degradation, posterior.seed)
+        low = coarse(truth, degradation, posterior.seed, settings.memory)
         guess = Guess(*(scratch(Path(folder), low, spec.scale) for _ in range(4)))
         run(low, posterior, guess.outputs, settings.memory, watch, say)
         return errors_of(truth, guess)

@@ -152,7 +152,7 @@ class Contest:
             counts = [p.network.bands for p in self.posteriors.values() if p.network.bands is not None]
             count = next(iter(counts), None)
             truth = truth_view(cube, self.scale, self.settings, multiple=self.scale, count=count)
-            low = coarse(truth, self.degradation, self.seed)
+            low = coarse(truth, self.degradation, self.seed, self.settings.memory)
             views: dict[str, View] = {}
             seconds: dict[str, float] = {}
             drawn: dict[str, Taken] = {}

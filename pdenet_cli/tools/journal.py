@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pdenet_cli.errors import OutputError
-
-try:
-    import fcntl
-except ImportError:  # Windows: there, two runs that write the same output are not kept apart
-    fcntl = None  # type: ignore[assignment]
+from pdenet_cli.formats.output import held
 
 
 @dataclass(frozen=True)
@@ -24,23 +18,9 @@ class Journal:
 
     path: Path
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other runs away from these outputs; a killed one holds nothing."""
-        with self.path.open("a") as file:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise OutputError(f"{self.path.parent}: another run is writing the same output.") from None
-                except OSError:
-                    pass  # a file system without locks
-            try:
-                yield
-            finally:
-                with contextlib.suppress(OSError):
-                    if not self.path.stat().st_size:  # nothing was begun
-                        self.path.unlink()
+    def held(self) -> AbstractContextManager[None]:
+        """Keep other runs away from these outputs."""
+        return held(self.path)
 
     def begin(self, job: dict[str, Any]) -> None:
         """Start anew."""

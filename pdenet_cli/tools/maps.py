@@ -13,6 +13,7 @@ from pdenet_cli.calibration import Calibration
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.inference import Posterior
+from pdenet_cli.models import BICUBIC
 from pdenet_cli.pages.sight import strips
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.summaries import MAPS, Question, Summary
@@ -30,6 +31,7 @@ class Maps:
     def __init__(self, wishes: Sequence[str] | None, question: Question, posterior: Posterior) -> None:
         """`wishes` are names of MAPS; None for those that the model and the question allow."""
         self.posterior = posterior
+        self.usual = wishes is None
         self.calibration = None if wishes == () else Calibration.of(posterior.model.spec)
         own = None if self.calibration is None else self.calibration.level
         level = own if question.level is None else question.level
@@ -75,7 +77,10 @@ class Maps:
         return asked | {"calibration": promise}
 
     def misfits(self) -> tuple[str, ...]:
-        """What keeps the calibration from holding for this run, if it is used at all."""
+        """What keeps the usual maps from having intervals, and the calibration from holding for this run."""
+        if self.calibration is None and self.usual:
+            name = self.posterior.model.name
+            return (f"{name} is not calibrated, so there are no intervals; see pdenet calibrate.",)
         if self.calibration is None or not self._calibrated:
             return ()
         return tuple(self.calibration.misfits(len(self.posterior), self.posterior.ensemble))
@@ -115,7 +120,9 @@ class Maps:
             if self.posterior.network.random:
                 raise UsageError("--samples 1: a single sample has no uncertainty. Give 2 or more.")
             met = f"a {model.spec.network} network has no randomness"
-            hint = "Use a pdenet model, or --ensemble flips --samples 8."
+            # Bicubic sees the same in a flipped scene.
+            flips = "" if model.spec.network == BICUBIC else ", or --ensemble flips --samples 8"
+            hint = f"Use a pdenet model{flips}."
             raise ModelError(f"{model.name}: {met}, so it cannot tell its uncertainty. {hint}")
         if summary.name == "risk" and q.tolerance is None:
             raise UsageError("--map risk: beyond which error? Give --tolerance in the file's numbers.")

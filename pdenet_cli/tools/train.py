@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,17 @@ from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.formats import is_one_scene, open_cube
-from pdenet_cli.formats.output import refuse_existing, refuse_folders
+from pdenet_cli.formats.output import held, refuse_existing, refuse_folders
 from pdenet_cli.models import SUFFIX, ModelSpec, choose_device, find_model, load_model, read_header
 from pdenet_cli.networks import Network, build_network
-from pdenet_cli.networks.runtime import tune_process
+from pdenet_cli.networks.runtime import tune_process, use_threads
 from pdenet_cli.training.data import Scene
 from pdenet_cli.training.loop import Budget, Clock, Validated
 from pdenet_cli.training.patches import Patches
 from pdenet_cli.training.processes import joined
 from pdenet_cli.training.recipe import PAPER_EPOCHS, Recipe, recipe_for
 from pdenet_cli.training.sitting import Files, Sitting, Trained
-from pdenet_cli.training.trainer import Stepped, Trainer, name_of, new_network, started_from, use_threads
+from pdenet_cli.training.trainer import Stepped, Trainer, name_of, new_network, started_from
 from pdenet_cli.training.validation import Part, held_out_parts
 
 DEFAULT_NETWORK = "pdenet"
@@ -58,6 +59,7 @@ class Plan:
     threads: int | None = None
     variable: str | None = None
     axes: str | None = None
+    bands: slice | None = None  # of the cubes
     value_range: tuple[float, float] | None = None
     licence: str = "not stated"
 
@@ -85,7 +87,10 @@ def train(
     every = (files.model, files.last, files.log, files.curves)
     refuse_folders(every)
     refuse_existing(every, overwrite or resumed)
-    with joined(choose_device(plan.device)) as (processes, device):
+    with ExitStack() as stack:
+        processes, device = stack.enter_context(joined(choose_device(plan.device)))
+        if processes.first:
+            stack.enter_context(held(files.lock))
         tell = watch if processes.first else lambda event: None
         recipe = _recipe(plan)
         network = _network(plan, recipe.start)
@@ -109,7 +114,7 @@ def _scenes(plan: Plan, bands: int | None, tell: Watch) -> Iterator[Scene]:
     some = False
     for cube in find_cubes(plan, tell):
         try:
-            scene = Scene.read(cube, plan.value_range, bands)
+            scene = Scene.read(cube, plan.value_range, bands, plan.bands)
         except FormatError as error:
             tell(Note(f"left out: {error}"))
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from pdenet_cli.cube import Cube, Pixels, Window
 from pdenet_cli.errors import FormatError, ResourceError
 from pdenet_cli.formats.limits import free_memory
+from pdenet_cli.networks.runtime import give_back
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.survey import Survey
 
@@ -28,18 +30,29 @@ class Scene:
     facts: dict[str, Any]  # for the model's description
 
     @classmethod
-    def read(cls, cube: Cube, value_range: tuple[float, float] | None = None, count: int | None = None) -> Scene:
-        """The whole of `cube`, with the bands for a network that takes `count` of them, None for any number."""
+    def read(
+        cls,
+        cube: Cube,
+        value_range: tuple[float, float] | None = None,
+        count: int | None = None,
+        chosen: slice | None = None,
+    ) -> Scene:
+        """The whole of `cube`, with the bands for a network that takes `count` of them, None for any number.
+
+        Only the `chosen` bands matter, None for all; the facts are of the whole cube, by which it is known again.
+        """
+        part = cube if chosen is None else cube.with_bands(chosen)
+        give_back()  # what it took to read the cube before
         if 2 * cube.meta.nbytes > (free := free_memory()):
             need = f"{cube.meta.nbytes:,} bytes are too many to train on with {free:,} of memory free"
             raise ResourceError(f"{cube.path}: {need}. Cut a part of it out.")
-        survey = Survey.of(cube)
-        radiometry = Radiometry.of(cube.meta, survey, value_range)
-        bands = survey.bands_for(cube.meta, count)
+        survey = Survey.of(part)
+        radiometry = Radiometry.of(part.meta, survey, value_range)
+        bands = survey.bands_for(part.meta, count)
         if not bands:
             raise FormatError(f"{cube.path}: every band is marked bad or empty.")
         pixels = cube.read()
-        facts = dict(
+        facts: dict[str, Any] = dict(
             name=cube.path.name,
             sha256=hashlib.sha256(pixels.data).hexdigest(),  # of the numbers, (bands, rows, columns)
             shape=list(pixels.shape),
@@ -47,15 +60,19 @@ class Scene:
             bands_used=len(bands),
             radiometry=radiometry.reason,
         )
-        if pixels.dtype.itemsize >= 4:
-            pixels, there = radiometry.prepare(pixels)
-            pixels[~there] = np.nan
+        if chosen is not None:
+            facts["bands"] = list(chosen.indices(len(pixels))[:2])
+            pixels = pixels[chosen]
+        if pixels.dtype.itemsize < 4:
+            pixels = pixels[list(bands)]
+        else:
+            pixels = _unit(pixels, radiometry, bands)
             radiometry = replace(radiometry, gain=(1.0,), offset=(0.0,), nodata=None)
         keep: dict[str, Any] = {
             name: tuple(values[b] for b in bands) if len(values := getattr(radiometry, name)) > 1 else values
             for name in ("gain", "offset", "fill")
         }
-        return cls(cube.path.stem, np.ascontiguousarray(pixels[list(bands)]), replace(radiometry, **keep), facts)
+        return cls(cube.path.stem, pixels, replace(radiometry, **keep), facts)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -77,6 +94,15 @@ class Scene:
         """The side of the largest square, in whole low-resolution pixels, beside the held-out part."""
         (rows, columns), (row, column) = self.size, self.corner(scale)
         return max(min(row, columns), min(rows, column)) // scale * scale
+
+
+def _unit(pixels: Pixels, radiometry: Radiometry, bands: Sequence[int]) -> NDArray[np.float32]:
+    """Some bands as 0..1, NaN where there is no data."""
+    unit = np.empty((len(bands), *pixels.shape[1:]), np.float32)
+    for plane, band in zip(unit, bands, strict=True):  # one by one: on the way they are twice as large
+        values, there = radiometry.prepare(pixels[band : band + 1], [band])
+        plane[:] = np.where(there, values, np.float32(np.nan))[0]
+    return unit
 
 
 def held_out(size: tuple[int, int], scale: int) -> Window | None:

@@ -34,6 +34,7 @@ class Processes:
             return
         tensors = list(tensors)
         flat = torch.cat([tensor.flatten() for tensor in tensors])
+        flat = flat.to(_meeting_place(flat.device))
         dist.all_reduce(flat)
         for tensor, part in zip(tensors, torch.split(flat, [t.numel() for t in tensors]), strict=True):
             tensor.copy_(part.view_as(tensor))
@@ -42,12 +43,17 @@ class Processes:
         """The values that the first process has."""
         if self.count == 1:
             return values
-        told = torch.tensor(values, dtype=torch.float64, device=device)
+        told = torch.tensor(values, dtype=torch.float64, device=_meeting_place(device))
         dist.broadcast(told, src=0)
         return tuple(told.tolist())
 
 
 ALONE = Processes()
+
+
+def _meeting_place(device: torch.device) -> torch.device:
+    """Where the processes of a run on `device` can share numbers: NCCL on their GPUs, Gloo only on the CPU."""
+    return device if device.type == "cuda" else torch.device("cpu")
 
 
 @contextmanager

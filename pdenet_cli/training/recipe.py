@@ -60,7 +60,7 @@ class Recipe:
             if field.type == "float" and not (isinstance(value, int | float) and isfinite(value) and value >= 0):
                 raise UsageError(f"--recipe: {field.name}={value} is not a number from 0 on.")
         if self.lr <= 0 or min(self.batch, self.patch, self.bands) < 1:
-            raise UsageError("--lr, --batch, --patch and --bands must be positive.")
+            raise UsageError("--lr, --batch, --patch and --patch-bands must be positive.")
         if self.zoom < 1 or self.average >= 1 or self.clip <= 0:
             raise UsageError("--recipe: zoom must be at least 1, average less than 1, clip more than 0.")
         if more := [name for name in SHARES if getattr(self, name) > 1]:

@@ -34,6 +34,11 @@ class Files:
     def of(cls, model: Path) -> Files:
         return cls(model, *(model.with_suffix(end) for end in (".last.safetensors", ".log.jsonl", ".curves.png")))
 
+    @property
+    def lock(self) -> Path:
+        """What a run holds while it writes these, and no longer."""
+        return self.model.with_name(f".{self.model.name}.lock")
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -56,7 +61,7 @@ def _run(spec: ModelSpec) -> dict[str, Any]:
 
 def _differing(name: str, met: Any, wanted: Any) -> str:
     if name == "data":
-        return "data differs (other cubes)"
+        return "data differs (other cubes or bands)"
     if isinstance(met, Mapping):
         field = next(key for key in (*wanted, *met) if met.get(key) != wanted.get(key))
         name, met, wanted = f"{name} {field}", met.get(field), wanted.get(field)

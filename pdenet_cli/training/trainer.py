@@ -21,7 +21,6 @@ from pdenet_cli.training.patches import Patch, Patches
 from pdenet_cli.training.processes import ALONE, Processes
 from pdenet_cli.training.recipe import Moment, changed
 
-MOST_THREADS = 1024
 PAIR = 2  # of a patch, where a recipe compares them
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -81,14 +80,6 @@ def name_of(network: Network) -> str:
     return next(name for name, kind in NETWORKS.items() if type(network) is kind)
 
 
-def use_threads(count: int | None) -> None:
-    """Let torch use so many cores; None: as many as it likes."""
-    if count is not None:
-        if not 1 <= count <= MOST_THREADS:
-            raise UsageError(f"--threads {count}: give a number from 1 to {MOST_THREADS}.")
-        torch.set_num_threads(count)
-
-
 def _chances(network: Network) -> list[Tensor]:
     return [p for name, p in network.named_parameters() if name.endswith(".chance")]
 
@@ -107,6 +98,8 @@ class Trainer:
     ) -> None:
         self.patches, self.recipe, self.degradation = patches, patches.recipe, degradation
         self.device, self.processes = device, processes
+        # Metal has no antialiased bicubic before torch 2.8.
+        self.makes_coarse = device if device.type == "cuda" else torch.device("cpu")
         if self.recipe.batch < processes.count:
             raise UsageError(f"--batch {self.recipe.batch} is too small for {processes.count} processes.")
         if precision not in PRECISIONS or (precision != "float32" and device.type != "cuda"):
@@ -184,9 +177,10 @@ class Trainer:
         batch = self.recipe.batch
         patches = [self.patches(self.step, index) for index in self.processes.share(batch)]
         for group in self._groups(patches):
-            high = torch.stack([patch.high for patch in group]).to(self.device)
+            high = torch.stack([patch.high for patch in group]).to(self.makes_coarse)
             low = torch.cat([self.degradation(h[None], p.generator) for h, p in zip(high, group, strict=True)])
             seen = torch.stack([patch.grainy(x) for patch, x in zip(group, low, strict=True)])
+            high, low, seen = (x.to(self.device) for x in (high, low, seen))
             draws = self._draws(group, now.temperature)
             if draws is not None and len(draws) > len(group):
                 high, low, seen = (x.repeat_interleave(PAIR, dim=0) for x in (high, low, seen))
