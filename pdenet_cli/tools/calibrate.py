@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -76,18 +76,52 @@ def calibrate(
     source = find_model(model)
     refuse_folders((output,))
     refuse_existing((output,), overwrite)
-    loaded = load_model(source, choose_device(device))
+    posterior = _posterior(source, samples, seed, device, settings)
+    learned = posterior.model.spec.learned()
+    degradation = settings.degradation(learned)
+    known, failed = _measured(scenes, posterior, degradation, settings, watch, say)
+    errors = [own for _, own in known]
+    fit = partial(Calibration.fit, errors, level=level, delta=delta, certify=certify)
+    made = fit(
+        samples=len(posterior),
+        seed=seed,
+        ensemble=posterior.ensemble,
+        scenes=tuple(_facts(known, fit().at(level), level)),
+        degradation=None if degradation == learned else degradation,
+    )
+    save_model(output, _calibrated(posterior.model, made), training_tensors(source), overwrite=overwrite)
+    return Calibrated(output, made, failed, round(time.monotonic() - started, 2))
+
+
+def _posterior(source: Path, samples: int, seed: int, device: str, settings: Settings) -> Posterior:
+    """The model's samples, which must differ."""
+    model = load_model(source, choose_device(device))
     # What an earlier calibration said, or failed to say, does not matter any more.
-    bare = {name: value for name, value in loaded.spec.extra.items() if name != KEY}
-    loaded = replace(loaded, spec=replace(loaded.spec, extra=bare))
-    degradation = settings.degradation(loaded.spec.learned())
-    posterior = Posterior(loaded, samples, seed, settings.ensemble)
+    bare = {name: value for name, value in model.spec.extra.items() if name != KEY}
+    model = replace(model, spec=replace(model.spec, extra=bare))
+    posterior = Posterior(model, samples, seed, settings.ensemble)
     if len(posterior) < 2:
         way = "--samples 2 or more" if samples < 2 else "--ensemble flips: the network itself has no chance"
-        raise UsageError(f"{loaded.name}: one sample has no spread. Give {way}.")
+        raise UsageError(f"{model.name}: one sample has no spread. Give {way}.")
+    return posterior
+
+
+def _calibrated(model: Model, calibration: Calibration) -> Model:
+    """The model with a calibration."""
+    return replace(model, spec=replace(model.spec, extra={**model.spec.extra, KEY: calibration.to_dict()}))
+
+
+def _measured(
+    scenes: Sequence[Path],
+    posterior: Posterior,
+    degradation: Degradation,
+    settings: Settings,
+    watch: Watch,
+    say: Say,
+) -> tuple[list[tuple[dict[str, Any], Errors]], dict[str, str]]:
+    """What is known of each scene, and the errors on it; and the scenes that failed, and why."""
     inputs = _hashed(scenes, settings)
-    errors: list[Errors] = []
-    facts: list[dict[str, Any]] = []
+    known: list[tuple[dict[str, Any], Errors]] = []
     failed: dict[str, str] = {}
     for path in scenes:
         try:
@@ -97,27 +131,20 @@ def calibrate(
                 raise
             failed[str(path)] = str(error)
             continue
-        errors.append(found)
-        facts.append({"name": path.name, "inputs": inputs[path], "part": settings.part})
-    if not errors:
+        known.append(({"name": path.name, "inputs": inputs[path], "part": settings.part}, found))
+    if not known:
         raise FormatError(f"None of {len(scenes)} scenes could be read; {next(iter(failed.values()))}")
-    fit = partial(Calibration.fit, errors, level=level, delta=delta, certify=certify)
-    factors = fit().at(level)
+    return known, failed
+
+
+def _facts(
+    known: Sequence[tuple[dict[str, Any], Errors]], factors: Sequence[float], level: float
+) -> Iterator[dict[str, Any]]:
+    """How each scene fares: by the factors, and by those that the other scenes alone would give."""
+    errors = [own for _, own in known]
     by_others = unseen(errors, level) if len(errors) > 1 else [None]
-    for fact, own, expected in zip(facts, errors, by_others, strict=True):
-        fact |= {"coverage": own.coverage(factors), "unseen": expected, "width": own.width(factors)}
-    usual = degradation == loaded.spec.learned()
-    made = fit(
-        samples=len(posterior),
-        seed=seed,
-        ensemble=posterior.ensemble,
-        scenes=facts,
-        degradation=None if usual else degradation,
-    )
-    spec = replace(loaded.spec, extra={**bare, KEY: made.to_dict()})
-    again = Model(spec, loaded.network, loaded.name)
-    save_model(output, again, training_tensors(source), overwrite=overwrite)
-    return Calibrated(output, made, failed, round(time.monotonic() - started, 2))
+    for (fact, own), expected in zip(known, by_others, strict=True):
+        yield fact | {"coverage": own.coverage(factors), "unseen": expected, "width": own.width(factors)}
 
 
 def _hashed(scenes: Sequence[Path], settings: Settings) -> dict[Path, dict[str, str]]:
