@@ -1,14 +1,8 @@
-"""`pdenet evaluate`: scores that can be checked by hand, files of every kind, and a page that a browser shows."""
+"""`pdenet evaluate`: scores that can be checked by hand, and files of every kind."""
 
-import base64
 import csv
 import dataclasses
-import io
 import json
-import re
-import shutil
-import subprocess
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -20,56 +14,27 @@ from pdenet_cli import Radiometry, Survey, open_cube
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.evaluation import study, trial, view
-from pdenet_cli.evaluation.look import telling
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import Model, ModelSpec, save_model
-from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
-from pdenet_cli.pages.chart import Line, Stroke, line_chart
+from pdenet_cli.networks.pdenet import PDENet, TemplateNet
 from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.summaries import MEAN
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.chances import plot_chances
-from pdenet_cli.tools.evaluate import Contest, Settings, evaluate_files
+from pdenet_cli.tools.evaluate import Settings, evaluate_files
+from tests.contests import CONFIG, SIZE, contest, make_models, make_truth, smooth
 from tests.cubes import written
-
-SIZE = dict(bands=5, rows=50, columns=41)
-CONFIG = dataclasses.replace(CONFIGS["tiny"], stages=1, units=3, mask_start=0.6)
-
-
-def smooth(bands, rows, columns, seed=0):
-    """A cube of 0..1 with something to see in it."""
-    rng = np.random.default_rng(seed)
-    y, x = np.mgrid[:rows, :columns] / 6
-    waves = [0.5 + 0.3 * np.sin(x + b) * np.cos(y - b / 2) for b in range(bands)]
-    return (np.stack(waves) + 0.03 * rng.standard_normal((bands, rows, columns))).clip(0.01, 1)
+from tests.html import check_page
 
 
 @pytest.fixture(scope="module")
 def truth(tmp_path_factory):
-    """A scene of 16-bit reflectance with wavelengths, and its pixels as 0..1."""
-    pixels = np.rint(smooth(**SIZE) * 10000).astype("<u2")
-    waves = (450.0, 500.0, 550.0, 600.0, 650.0)
-    path = tmp_path_factory.mktemp("truth") / "scene.hdr"
-    written(path, pixels, wavelengths=waves, wavelength_units="Nanometers", reflectance_scale=10000.0)
-    return path, (pixels / 10000).astype(np.float32)
+    return make_truth(tmp_path_factory.mktemp("truth"))
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Weights files of small untrained networks: with chance, without it, and for another scale."""
-    folder = tmp_path_factory.mktemp("models")
-    torch.manual_seed(0)
-    kinds = {"chance": (PDENet, 4), "plain": (TemplateNet, 4), "double": (TemplateNet, 2)}
-    for name, (kind, scale) in kinds.items():
-        config = dataclasses.replace(CONFIG, scale=scale)
-        network = "pdenet" if kind is PDENet else "template"
-        spec = ModelSpec(network, dataclasses.asdict(config), scale, {}, "test")
-        save_model(folder / f"{name}.safetensors", Model(spec, kind(config)))
-    return {name: str(folder / f"{name}.safetensors") for name in kinds}
-
-
-def contest(models, names=("chance",), samples=(2,), **settings):
-    return Contest([models[name] for name in names], samples, 3, "cpu", Settings(**settings))
+    return make_models(tmp_path_factory.mktemp("models"))
 
 
 # Two files.
@@ -462,92 +427,6 @@ def test_one_cube_without_a_model_is_not_enough(pdenet, truth):
     assert "ESTIMATE and TRUTH" in ran.stderr
 
 
-# The page.
-
-
-class Tags(HTMLParser):
-    """Counts tags, follows that they close, and keeps every address."""
-
-    EMPTY = ("meta", "link", "img", "line", "circle", "br")
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.counts, self.addresses = [], {}, []
-
-    def handle_starttag(self, tag, attributes):
-        self.counts[tag] = self.counts.get(tag, 0) + 1
-        self.addresses += [value for name, value in attributes if name in ("src", "href", "srcset", "data")]
-        if tag not in self.EMPTY:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        self.counts[tag] = self.counts.get(tag, 0) + 1
-
-    def handle_endtag(self, tag):
-        if tag not in self.EMPTY:
-            assert self.open.pop() == tag
-
-
-def check_page(text):
-    """That a page is well formed, loads nothing and runs nothing; how many images and charts it has."""
-    tags = Tags()
-    tags.feed(text)
-    assert tags.open == []
-    assert "script" not in tags.counts
-    assert not re.search(r"url\(|@import|\son\w+=", text)
-    assert all(address.startswith("data:") for address in tags.addresses)
-    for address in tags.addresses:
-        if "base64," in address:
-            assert imread(io.BytesIO(base64.b64decode(address.partition("base64,")[2]))).ndim == 3
-    return {"images": tags.counts["img"], "charts": tags.counts["svg"]}
-
-
-@pytest.fixture(scope="module")
-def evaluated(truth, models):
-    return contest(models, ("chance", "plain"), samples=(1, 2), look=True).run([truth[0]])
-
-
-def test_the_page_shows_tables_maps_spectra_and_curves(evaluated):
-    text = evaluation_page(evaluated)
-    counted = check_page(text)
-    assert counted["images"] == 4 + 3 + 1  # colours with the truth, errors, the colour scale
-    for words in ("where the systems differ most", "a typical error", "PSNR of each band", "wavelength, nm"):
-        assert words in text
-    best = max(values["MPSNR"] for values in evaluated.means().values())
-    assert f"<strong>{best:.3f}</strong>" in text
-
-
-def test_a_line_is_broken_where_bands_are_left_out(truth, models, tmp_path):
-    path = written(tmp_path / "gap.hdr", truth[1], good_bands=(True, True, False, True, True))
-    scene = contest(models, look=True).run([path])
-    chart = evaluation_page(scene).partition("PSNR of each band</h3>")[2]
-    assert chart.count("<polyline") == 2 * 2
-
-
-def test_the_page_believes_no_name(truth, models, tmp_path):
-    scene = tmp_path / "a<b>&'\"x.hdr"
-    written(scene, truth[1])
-    text = evaluation_page(contest(models, look=True).run([scene]))
-    check_page(text)
-    assert "a<b>" not in text
-
-
-def test_error_maps_and_spectra_are_those_of_the_cubes(truth, tmp_path):
-    path, unit = truth
-    guess = unit.copy()
-    guess[:, 7, 9] = 0
-    found = (
-        evaluate_files(written(tmp_path / "guess.hdr", guess * 10000), path, None, Settings(look=True))
-        .scenes[0]
-        .look
-    )
-    error = found.errors["guess.hdr"]
-    assert error[7, 9] == pytest.approx(np.sqrt((unit[:, 7, 9].astype(np.float64) ** 2).mean()), rel=1e-5)
-    assert (found.spots[0].row, found.spots[0].column) == (7, 9)
-    np.testing.assert_allclose(found.spectra["truth"][0], unit[:, 7, 9], atol=1e-6)
-    assert (found.spectra["guess.hdr"][0] == 0).all()
-
-
 @pytest.mark.parametrize("option", ["--html", "--csv"])
 def test_a_cube_is_never_replaced_by_its_own_scores(pdenet, truth, tmp_path, option):
     path, _ = truth
@@ -567,56 +446,6 @@ def test_two_outputs_of_one_name_are_refused(pdenet, truth, tmp_path):
 def test_a_scene_counts_once(models, truth):
     with pytest.raises(UsageError, match="twice in the means"):
         contest(models).run([truth[0], truth[0]])
-
-
-def test_telling_pixels_tell():
-    first, second = np.random.default_rng(0).random((2, 8, 9)).astype(np.float32) / 10
-    first[2, 3] = 1
-    first[5, 6] = second[5, 6] = 0.9
-    second[0, 0] = np.nan
-    (apart, worst, typical) = telling([first, second])
-    assert apart[:2] == (2, 3)
-    assert worst[:2] == (5, 6)
-    mean = (first + second) / 2
-    assert mean[typical[:2]] == pytest.approx(np.nanmedian(mean), abs=0.01)
-
-
-@pytest.mark.parametrize("values", [[1, 2, 3], [5, 5, 5], [np.nan] * 3, [0.001, np.nan, 0.002], [np.inf, 1, 2]])
-def test_a_chart_can_be_drawn_of_any_values(values):
-    chart = line_chart([Line("a", [1, 2, 3], values, Stroke("#000"), marked=True)], "x", "y", "title")
-    assert "nan" not in chart
-    assert "inf" not in chart
-    assert chart.count("<circle") == np.isfinite(values).sum()
-
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium here; Debian: apt-get install chromium")
-def test_a_browser_shows_the_page_without_complaint(evaluated, tmp_path):
-    text = evaluation_page(evaluated)
-    # The page itself runs nothing; the copy that is tested tells what the browser made of it.
-    probe = """<script>addEventListener("load", () => { const images = [...document.images];
-        document.body.dataset.loaded = images.filter(i => i.complete && i.naturalWidth > 1).length;
-        document.body.dataset.wide = document.documentElement.scrollWidth <= innerWidth;
-        document.body.dataset.charts = [...document.querySelectorAll("figure svg")]
-            .filter(s => s.getBoundingClientRect().height > 50).length; })</script></body>"""
-    (tmp_path / "page.html").write_text(text.replace("</body>", probe))
-    flags = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--enable-logging=stderr",
-        f"--user-data-dir={tmp_path}/u",
-    ]
-    command = [CHROMIUM, *flags, "--dump-dom", (tmp_path / "page.html").as_uri()]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=180)
-    assert ran.returncode == 0, ran.stderr
-    assert "CONSOLE" not in ran.stderr
-    counted = check_page(text)
-    assert f'data-loaded="{counted["images"]}"' in ran.stdout
-    assert 'data-wide="true"' in ran.stdout
-    assert f'data-charts="{2 + 3 + 1}"' in ran.stdout  # two of the study, three spectra, one of bands
 
 
 # What a model has learned.
