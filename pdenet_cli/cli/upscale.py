@@ -15,7 +15,12 @@ def upscale(
     context: typer.Context,
     scenes: options.Scenes,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="The cube to write, or a folder for several scenes.")
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            help="The cube to write, in the format of its suffix; a name without one is a folder for SCENE_x4 files.",
+        ),
     ],
     scale: options.Scale = None,
     model: options.ModelName = None,
@@ -74,7 +79,8 @@ def uncertainty(
     level: Annotated[
         float | None,
         typer.Option(
-            help="Probability that an interval holds the truth.", show_default="what the model is calibrated for"
+            help="Share of true values that intervals are to hold, in the mean over scenes.",
+            show_default="what the model is calibrated for",
         ),
     ] = None,
     tolerance: Annotated[
@@ -112,7 +118,7 @@ def uncertainty(
 
     std: standard deviation of the samples, in the file's numbers
     share: samples whose grey level is not the mean's, percent; the paper's map
-    interval: two cubes, between which the truth lies with probability --level
+    interval: two cubes; the share --level of true values lies between them
     cv: std in percent of the mean
     angle: between the samples' spectra and their mean's, degrees; only merged
     consistency: how far the finer cube, made coarse again, is from the input
