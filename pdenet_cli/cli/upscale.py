@@ -19,7 +19,7 @@ def upscale(
         typer.Option(
             "-o",
             "--output",
-            help="The cube to write, in the format of its suffix; a name without one is a folder for SCENE_x4 files.",
+            help="The cube to write, in the format of its suffix; a name without one is a folder for SCENE_x4.",
         ),
     ],
     scale: options.Scale = None,
