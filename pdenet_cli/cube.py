@@ -202,9 +202,11 @@ class Cube:
         axes: str = "brc",
         close: Callable[[], None] = lambda: None,
         files: tuple[Path, ...] = (),
+        beside: tuple[Path, ...] = (),
     ) -> None:
         self.path, self.meta, self.array, self.axes, self.close = path, meta, array, axes, close
-        self.files = files or (path,)  # all that it is made of
+        self.own_files, self.beside = files or (path,), beside  # of which others may share those beside it
+        self.files = (*self.own_files, *beside)  # all that it is made of
         self.writable = True  # not so a scene that was opened: it is never changed
         assert tuple(array.shape) == meta.shape(axes), (array.shape, axes, meta)
 
@@ -260,7 +262,9 @@ class Cube:
         if chosen.stop is not None and chosen.stop > self.meta.bands:
             raise UsageError(f"Bands {start}:{chosen.stop}: the cube has only {self.meta.bands}.")
         some = _SomeBands(self.array, self.axes.index("b"), start, stop)
-        kept = Cube(self.path, self.meta.with_bands(chosen), some, self.axes, self.close, self.files)
+        kept = Cube(
+            self.path, self.meta.with_bands(chosen), some, self.axes, self.close, self.own_files, self.beside
+        )
         kept.writable = False
         return kept
 
@@ -275,12 +279,15 @@ class Cube:
 
 def _held(pixels: Pixels, dtype: np.dtype[Any]) -> bool:
     """Whether numbers stay what they are in `dtype`, but for the precision of a float; NumPy would wrap them."""
-    if not np.can_cast(pixels.dtype, dtype, "same_kind"):
-        return False
-    if dtype.kind not in "ui" or not pixels.size or np.can_cast(pixels.dtype, dtype):
+    if not pixels.size or np.can_cast(pixels.dtype, dtype):
         return True
-    limits = np.iinfo(dtype)
-    return bool(limits.min <= pixels.min() and pixels.max() <= limits.max)
+    if pixels.dtype.kind in "ui" and dtype.kind in "ui":
+        whole = np.iinfo(dtype)
+        return int(pixels.min()) >= whole.min and int(pixels.max()) <= whole.max
+    if pixels.dtype.kind == "f" and dtype.kind == "f":
+        known = pixels[np.isfinite(pixels)]
+        return not known.size or float(np.abs(known).max()) <= float(np.finfo(dtype).max)
+    return np.can_cast(pixels.dtype, dtype, "same_kind")
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,7 @@ def choose_device(name: str = "auto") -> torch.device:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         why = str(error).split("\n")[0]
-        raise ResourceError(f"Device '{name}' cannot be used here ({why}). Try auto, cpu, cuda or mps.") from error
+        raise ResourceError(f"Device '{name}' cannot be used here ({why}). Try auto or cpu.") from error
     return device
 
 

@@ -150,6 +150,11 @@ class Radiometry:
         return np.nan if dtype.kind == "f" else 0
 
 
+def says_scale(meta: CubeMeta) -> bool:
+    """Whether a header says what its numbers measure."""
+    return _physical(meta) is not None
+
+
 def _physical(meta: CubeMeta) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """Gains and offsets from the file's numbers to what they measure, one or one per band; None: not said."""
     if meta.reflectance_scale:

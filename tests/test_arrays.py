@@ -72,6 +72,8 @@ def test_a_shipped_model_gives_intervals(pixels):
     bright = there & (made["mean"] > 0)  # no number is below 0, where none of the scene's is
     assert (made["interval_low"][bright] < made["mean"][bright]).all()
     assert (made["interval_high"][bright] > made["mean"][bright]).all()
+    risky = sharpen(pixels[:2], posterior, question=Question(tolerance=100.0), nodata=65535)
+    assert set(risky) == {"mean", "risk", "risk_merged"}
 
 
 @pytest.mark.parametrize(
@@ -81,6 +83,7 @@ def test_a_shipped_model_gives_intervals(pixels):
         (np.zeros((0, 4, 4)), {}, UsageError, "shape"),
         (np.zeros((2, 4, 4), complex), {}, UsageError, "complex128"),
         (np.full((2, 4, 4), np.nan), {}, FormatError, "no valid number"),
+        (np.ma.masked_equal(np.ones((2, 4, 4)), 0), {}, UsageError, "masked array"),
         (np.ones((2, 4, 4)), {"maps": ("mood",)}, UsageError, "no such map"),
         (np.ones((2, 4, 4)), {"maps": ("interval",)}, ModelError, "not calibrated"),
     ],
@@ -93,6 +96,7 @@ def test_what_cannot_be_sharpened_is_said_in_a_line(posterior, array, asked, err
 
 def test_every_public_name_is_there_and_torch_waits_until_it_is_needed():
     assert all(hasattr(pdenet_cli, name) for name in pdenet_cli.__all__)
+    assert set(pdenet_cli.__all__) <= set(dir(pdenet_cli))
     with pytest.raises(AttributeError, match="no attribute"):
         pdenet_cli.no_such_name  # noqa: B018
     asked = "import sys, pdenet_cli; assert 'torch' not in sys.modules; from pdenet_cli import *"

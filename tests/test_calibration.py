@@ -436,6 +436,15 @@ def test_a_scene_by_another_name_is_still_one_scene(scenes, models, tmp_path):
         (tmp_path / f"copy{suffix}").write_bytes(scenes[0].with_suffix(suffix).read_bytes())
     with pytest.raises(UsageError, match="again"):
         calibrate(str(models["pdenet"]), [scenes[0], tmp_path / "copy.hdr"], output, Settings(), samples=2)
+    picture = written(tmp_path / "a.tif", np.random.default_rng(0).random((2, 32, 32)).astype("<f4"))
+    (tmp_path / "b.tif").write_bytes(picture.read_bytes())
+    for name, east in (("a", 100), ("b", 200)):
+        (tmp_path / f"{name}.tfw").write_text(f"1 0 0 -1 {east} 5")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "link.tif").symlink_to(picture)
+    for other, says in (("b.tif", "again"), ("folder/link.tif", "twice")):
+        with pytest.raises(UsageError, match=says):
+            calibrate(str(models["pdenet"]), [picture, tmp_path / other], output, Settings(), samples=2)
     assert not output.exists()
 
 
@@ -457,6 +466,15 @@ def test_one_scene_says_nothing_of_the_others_factors(pdenet, scenes, models, tm
     assert "nan" not in ran.stdout
     told = pdenet("calibrate", *arguments, "--overwrite", "--json").stdout
     assert json.loads(told, parse_constant=pytest.fail)["scenes"][0]["unseen"] is None
+
+
+def test_a_model_that_is_calibrated_again_keeps_its_ensemble(scenes, models, tmp_path):
+    first, again, other = (tmp_path / f"{name}.safetensors" for name in ("first", "again", "other"))
+    calibrate(str(models["pdenet"]), scenes, first, Settings(ensemble="flips"), samples=2)
+    calibrate(str(first), scenes, again, Settings(noise=0.01), samples=2)
+    calibrate(str(first), scenes, other, Settings(ensemble="masks"), samples=2)
+    kept = [Calibration.of(read_header(path).spec).ensemble for path in (first, again, other)]
+    assert kept == ["flips", "flips", "masks"]
 
 
 def test_intervals_are_calibrated_for_another_lens_and_noise_than_the_models_own(scenes, models, tmp_path):

@@ -18,6 +18,7 @@ import pytest
 
 from pdenet_cli import open_cube
 from pdenet_cli.errors import FormatError, OutputError, UsageError
+from pdenet_cli.formats import output
 from pdenet_cli.inference import Posterior
 from pdenet_cli.models import bicubic_model, load_model
 from pdenet_cli.tools import delivery, sharpen
@@ -450,3 +451,21 @@ def test_a_name_too_long_for_the_disk_is_one_line_and_stops_no_other(pdenet, mak
     ran = pdenet("evaluate", short, short, "--html", page)
     assert ran.returncode == 5, ran.stderr
     assert "File name too long" in " ".join(ran.stderr.split())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks of this kind there")
+def test_a_lock_that_was_taken_away_after_it_was_opened_is_none(tmp_path, monkeypatch):
+    lock = tmp_path / ".lock"
+    really, taken = output.fcntl.flock, []
+
+    def late(file, how):
+        if not taken:  # the run before ends between the opening and the locking
+            taken.append(lock.unlink())
+        really(file, how)
+
+    monkeypatch.setattr(output.fcntl, "flock", late)
+    with output.held(lock):
+        assert lock.exists()
+        with pytest.raises(OutputError, match="another run"), output.held(lock):
+            pass
+    assert not lock.exists()

@@ -80,6 +80,8 @@ def test_an_estimate_is_scaled_as_its_own_header_says(truth, tmp_path, numbers, 
     values = evaluate_files(tmp_path / "guess.hdr", path, None, Settings()).scenes[0].systems["guess.hdr"].values
     error = guess.clip(0, 1).astype(np.float64) - unit.clip(0, 1)
     assert values["RMSE"] == pytest.approx(np.sqrt(np.mean(error**2)), rel=1e-4)
+    notes = evaluate_files(tmp_path / "guess.hdr", path, None, Settings()).notes
+    assert [note.split()[0] for note in notes] == ([] if said else ["guess.hdr"])
 
 
 def test_cubes_of_different_shapes_are_refused_in_a_line(truth, tmp_path):

@@ -158,7 +158,8 @@ def test_what_lies_outside_or_would_change_a_scene_is_refused(suffix, make_cube,
     ("pixels", "dtype"),
     [
         (np.array([0.9, -1.0, 70000.0]), "<u2"),
-        (np.array([1, 2, 3], "i2"), "u2"),  # as NumPy's own rule has it: the next tile may hold a negative one
+        (np.array([1, -2, 3], "i8"), "u2"),
+        (np.array([1, 1e300, 3]), "<f4"),
         (np.array([1, 2, 70000], "u4"), "<u2"),
         (np.array([1, -40000, 3], "i4"), ">i2"),
         (np.array([1j, 2, 3]), "<f4"),
@@ -173,7 +174,8 @@ def test_numbers_that_would_become_others_are_refused(suffix, pixels, dtype, tmp
 
 
 @pytest.mark.parametrize(
-    ("given", "dtype"), [("u1", ">u2"), ("<u4", "<u2"), (">i8", "<i2"), ("u2", "f4"), ("f8", "f4"), ("u1", "i1")]
+    ("given", "dtype"),
+    [("u1", ">u2"), ("<u4", "<u2"), (">i8", "<i2"), ("u2", "f4"), ("f8", "f4"), ("u1", "i1"), ("i8", "u2")],
 )
 @pytest.mark.parametrize("suffix", WRITTEN)
 def test_numbers_that_another_type_holds_are_written(suffix, given, dtype, tmp_path):

@@ -16,6 +16,12 @@ from pdenet_cli.tools.describe import describe
 from tests.conftest import ROOT
 from tests.cubes import written
 
+
+def test_a_name_is_printed_as_it_is(pdenet, tmp_path):
+    scene = written(tmp_path / "s:b:[b]q.hdr", np.arange(27, dtype="<u2").reshape(3, 3, 3))
+    assert "s:b:[b]q.hdr" in pdenet("info", scene).stdout
+
+
 EXAMPLE = ROOT / "examples" / "indian_pines.hdr"
 
 

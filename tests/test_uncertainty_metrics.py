@@ -255,6 +255,7 @@ def models(tmp_path_factory):
     kinds = {
         "calibrated": ("pdenet", PDENet, extra),
         "modest": ("pdenet", PDENet, modest),
+        "low": ("pdenet", PDENet, {KEY: Calibration.fit(errors, samples=4, level=0.05).to_dict()}),
         "bare": ("pdenet", PDENet, {}),
         "plain": ("template", TemplateNet, {}),
     }
@@ -330,6 +331,7 @@ def test_the_level_is_that_of_the_calibration_where_none_is_asked_for(models):
     levels = {names: contest(models, names).level for names in (("modest",), ("modest", "calibrated"), ("bare",))}
     assert list(levels.values()) == [0.6, 0.6, 0.9]
     assert contest(models, ("modest",), level=0.5).level == 0.5
+    assert contest(models, ("low", "calibrated")).level == 0.1  # of the levels that both have, the nearest to 0.05
     with pytest.raises(UsageError, match=r"--level 0\.9"):
         contest(models, ("modest",), level=0.9)
 

@@ -8,8 +8,9 @@ from pdenet_cli.errors import PdenetError
 
 INTERRUPTED = 130  # the exit code after Ctrl-C
 
-out = rich.console.Console(highlight=False, soft_wrap=True)
-err = rich.console.Console(highlight=False, soft_wrap=True, stderr=True)
+# No emoji: ":x:" may be part of a file's name.
+out = rich.console.Console(highlight=False, soft_wrap=True, emoji=False)
+err = rich.console.Console(highlight=False, soft_wrap=True, emoji=False, stderr=True)
 
 
 def complain(error: PdenetError) -> None:

@@ -188,7 +188,7 @@ def _evaluate(
 
     if not models:
         if len(files) != 2:
-            raise UsageError(f"{len(files)} cubes: give ESTIMATE and TRUTH, or --model and any number of TRUTHs.")
+            raise UsageError(f"{len(files)} given: give ESTIMATE and TRUTH, or --model and any number of TRUTHs.")
         return evaluate_files(files[0], files[1], scale, settings)
     contest = Contest(models, samples, seed, device, settings, scale)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
 from pdenet_cli.errors import OutputError, PdenetError
@@ -123,24 +124,35 @@ def held(path: Path) -> Iterator[None]:
 
     A killed run holds nothing, whatever file it leaves.
     """
-    try:
-        file = path.open("a")
-    except OSError as error:
-        raise unwritable(path.parent, error) from error
-    with file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise OutputError(f"{path.parent}: another run is writing the same output.") from None
-            except OSError:
-                pass  # a file system without locks
+    with _locked(path):
         try:
             yield
         finally:
             with contextlib.suppress(OSError):
                 if not path.stat().st_size:
                     path.unlink()
+
+
+def _locked(path: Path) -> TextIO:
+    """The file, opened and locked; OutputError if another run has it."""
+    while True:
+        try:
+            file = path.open("a")
+        except OSError as error:
+            raise unwritable(path.parent, error) from error
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except BlockingIOError:
+            file.close()
+            raise OutputError(f"{path.absolute().parent}: another run is writing the same output.") from None
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return file  # a file system without locks
+        file.close()  # a run that ended took it away after it was opened: this lock is of nothing
 
 
 def write_beside(path: Path, content: bytes, *, overwrite: bool = False) -> None:

@@ -67,7 +67,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         meta = meta.noting("its mask is not used: what lies under it counts, unless it is nodata")
     meta, spectral = _with_neighbour(path, meta)
     meta, world = _placed(path, meta)
-    return Cube(path, meta, found.array, axes, files=(path, *spectral, *world))
+    return Cube(path, meta, found.array, axes, beside=(*spectral, *world))
 
 
 def _nodata(text: Any) -> float | None:

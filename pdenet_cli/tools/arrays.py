@@ -36,6 +36,8 @@ def sharpen(
     and named like its files: "std" has a value for each band, "std_merged" one for each pixel. `value_range` are
     the numbers that mean 0 and 1, if the usual rule does not find them.
     """
+    if isinstance(pixels, np.ma.MaskedArray):
+        raise UsageError("A masked array: give pixels.filled(NUMBER) and nodata=NUMBER, so that holes stay holes.")
     pixels = np.asarray(pixels)
     if pixels.ndim != 3 or not pixels.size or pixels.dtype.kind not in "uif":
         met = f"an array of {pixels.dtype.name} with shape {pixels.shape}"
@@ -47,7 +49,7 @@ def sharpen(
     posterior.refuse_other_bands(len(usable))
     constant = [band for band in survey.usable_bands(source.meta) if band not in usable]
     radiometry = Radiometry.of(source.meta, survey, value_range)
-    asked = Maps(tuple(maps), question, posterior)
+    asked = Maps((maps,) if isinstance(maps, str) else tuple(maps), question, posterior)
     fine = replace(source.meta.upscaled(posterior.network.scale), dtype=np.dtype("f4"), nodata=float("nan"))
     metas = {"mean": fine} | dict(asked.metas(fine))
     made: dict[str, NDArray[np.float32]] = {

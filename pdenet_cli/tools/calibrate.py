@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -13,7 +14,7 @@ from typing import Any
 
 from pdenet_cli.calibration import KEY, LEVEL, Calibration, Errors, refuse_hopeless, unseen
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import FormatError, PdenetError, UsageError
+from pdenet_cli.errors import FormatError, ModelError, PdenetError, UsageError
 from pdenet_cli.evaluation.trial import coarse, run, scratch
 from pdenet_cli.evaluation.uncertainty import Guess, errors_of
 from pdenet_cli.formats.output import refuse_existing, refuse_folders
@@ -29,7 +30,7 @@ from pdenet_cli.models import (
     training_tensors,
 )
 from pdenet_cli.report import hashes
-from pdenet_cli.tools.truths import Settings, files_of, first_repeated, open_truth, truth_view
+from pdenet_cli.tools.truths import Settings, files_of, first_repeated, open_truth, own_files_of, truth_view
 
 Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
 Say = Callable[[str], None]
@@ -96,10 +97,14 @@ def calibrate(
 def _posterior(source: Path, samples: int, seed: int, device: str, settings: Settings) -> Posterior:
     """The model's samples, which must differ."""
     model = load_model(source, choose_device(device))
-    # What an earlier calibration said, or failed to say, does not matter any more.
+    ensemble = settings.ensemble
+    with suppress(ModelError):
+        before = Calibration.of(model.spec)
+        ensemble = ensemble or (None if before is None else before.ensemble)
+    # What else an earlier calibration said, or failed to say, does not matter any more.
     bare = {name: value for name, value in model.spec.extra.items() if name != KEY}
     model = replace(model, spec=replace(model.spec, extra=bare))
-    posterior = Posterior(model, samples, seed, settings.ensemble)
+    posterior = Posterior(model, samples, seed, ensemble)
     if len(posterior) < 2:
         way = "--samples 2 or more" if samples < 2 else "--ensemble flips: the network itself has no chance"
         raise UsageError(f"{model.name}: one sample has no spread. Give {way}.")
@@ -150,13 +155,14 @@ def _facts(
 def _hashed(scenes: Sequence[Path], settings: Settings) -> dict[Path, dict[str, str]]:
     """The files of each scene with their hashes; UsageError where one is a copy of another."""
     inputs: dict[Path, dict[str, str]] = {}
+    seen: dict[tuple[str, ...], Path] = {}
     for path in scenes:
-        own = hashes(files_of(path, settings))
-        for other, known in inputs.items():
-            fewer, more = sorted((set(own.values()), set(known.values())), key=len)
-            if fewer and fewer <= more:  # a copy may have left behind what lay beside the picture
-                raise UsageError(f"{path} is {other} again; what is proved rests on how many scenes there are.")
-        inputs[path] = own
+        inputs[path] = hashes(files_of(path, settings))
+        # Not what lies beside a picture: a copy may have lost it, or got another.
+        own = tuple(sorted(inputs[path][file.name] for file in own_files_of(path, settings)))
+        if own and own in seen:
+            raise UsageError(f"{path} is {seen[own]} again; what is proved rests on how many scenes there are.")
+        seen[own] = path
     return inputs
 
 

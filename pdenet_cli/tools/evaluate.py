@@ -23,6 +23,7 @@ from pdenet_cli.evaluation.view import View, compare
 from pdenet_cli.inference import Posterior
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, choose_device, load_model
+from pdenet_cli.radiometry import says_scale
 from pdenet_cli.report import hashes
 from pdenet_cli.summaries import MEAN
 from pdenet_cli.tools.truths import Settings, first_repeated, open_truth, truth_view
@@ -44,9 +45,13 @@ def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: Settin
         # The truth decides what 0 and 1 are; how its numbers are scaled is the estimate's own affair.
         radiometry = view.radiometry.for_twin(target.meta, other.meta)
         name = guess.name if guess.name != TRUTH else str(guess)
+        silent = [path for path, cube in ((guess, other), (truth, target)) if not says_scale(cube.meta)]
         scene = _result(truth.name, view, {name: View(other, radiometry, view.bands, view.part)}, factor, settings)
     job = settings.job(factor) | {"estimate": {"path": str(guess), "inputs": hashes(other.files)}}
-    return Evaluation(job, PROTOCOLS[settings.protocol].metrics(factor), (scene,), seconds=_since(started))
+    note = "does not say how its numbers are scaled: they are read as if they were the other cube's."
+    notes = (f"{silent[0].name} {note}",) if len(silent) == 1 else ()
+    metrics = PROTOCOLS[settings.protocol].metrics(factor)
+    return Evaluation(job, metrics, (scene,), seconds=_since(started), notes=notes)
 
 
 class Contest:
@@ -104,6 +109,7 @@ class Contest:
         level = self.settings.level
         if level is None:
             level = min((calibration.level for calibration in known), default=LEVEL)
+            level = max((level, *(calibration.levels[0] for calibration in known)))
         for calibration in known:
             calibration.at(level)  # refused before the work rather than after it
         return level

@@ -32,7 +32,8 @@ class Maps:
         """`wishes` are names of MAPS; None for those that the model and the question allow."""
         self.posterior = posterior
         self.usual = wishes is None
-        self.calibration = None if wishes == () else Calibration.of(posterior.model.spec)
+        nothing = wishes is not None and not wishes and question.tolerance is None
+        self.calibration = None if nothing else Calibration.of(posterior.model.spec)
         own = None if self.calibration is None else self.calibration.level
         level = own if question.level is None else question.level
         self.question = replace(question, stretch=self.calibration, level=level)

@@ -71,22 +71,30 @@ def open_truth(path: Path, settings: Settings) -> Cube:
 
 def files_of(scene: Path, settings: Settings) -> tuple[Path, ...]:
     """The files that a scene is made of; none where it cannot be read, which is said later."""
+    return _files(scene, settings)[1]
+
+
+def own_files_of(scene: Path, settings: Settings) -> tuple[Path, ...]:
+    """Those of them that no other scene shares."""
+    return _files(scene, settings)[0]
+
+
+def _files(scene: Path, settings: Settings) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
     try:
         with open_truth(scene, settings) as cube:
-            return cube.files
+            return cube.own_files, cube.files
     except PdenetError:
-        return ()
+        return (), ()
 
 
 def first_repeated(scenes: Sequence[Path], settings: Settings) -> Path | None:
     """The first scene that was there before, maybe by another of its files; None: all differ."""
-    seen: set[frozenset[Path]] = set()
+    seen: set[Path] = set()
     for scene in scenes:
-        # All of them: two pictures may share the metadata beside them.
-        files = frozenset(file.resolve() for file in files_of(scene, settings) or (scene,))
-        if files in seen:
+        files = {file.resolve() for file in own_files_of(scene, settings) or (scene,)}
+        if files & seen:
             return scene
-        seen.add(files)
+        seen |= files
     return None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.cube import Cube, Pixels, Window
-from pdenet_cli.errors import FormatError, ResourceError
+from pdenet_cli.errors import FormatError, ResourceError, UsageError
 from pdenet_cli.formats.limits import free_memory
 from pdenet_cli.networks.runtime import give_back
 from pdenet_cli.radiometry import Radiometry
@@ -41,7 +41,10 @@ class Scene:
 
         Only the `chosen` bands matter, None for all; the facts are of the whole cube, by which it is known again.
         """
-        part = cube if chosen is None else cube.with_bands(chosen)
+        try:
+            part = cube if chosen is None else cube.with_bands(chosen)
+        except UsageError as error:
+            raise FormatError(f"{cube.path}: {error}") from error
         give_back()  # what it took to read the cube before
         if 2 * cube.meta.nbytes > (free := free_memory()):
             need = f"{cube.meta.nbytes:,} bytes are too many to train on with {free:,} of memory free"

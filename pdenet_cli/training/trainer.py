@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, TrainingError, UsageError
-from pdenet_cli.models import Model
+from pdenet_cli.models import BICUBIC, Model
 from pdenet_cli.networks import NETWORKS, Draw, Network, Rival, build_network
 from pdenet_cli.training.learner import Learner
 from pdenet_cli.training.patches import Patch, Patches
@@ -41,7 +41,8 @@ class Stepped:
 def new_network(name: str, config: str | None, scale: int, seed: int, start: float = 1.0) -> Network:
     """A network with fresh weights; `config` is a name of its table, with changes: "small,stages=3,width=24"."""
     if name not in NETWORKS:
-        raise UsageError(f"--network {name} is unknown; choose one of {', '.join(NETWORKS)}.")
+        trained = ", ".join(known for known in NETWORKS if known != BICUBIC)
+        raise UsageError(f"--network {name} is unknown; choose one of {trained}.")
     configs = NETWORKS[name].configs
     config = config or ("small" if "small" in configs else next(iter(configs)))
     known = [field for field in asdict(next(iter(configs.values()))) if field != "scale"]  # an option of its own
