@@ -16,6 +16,7 @@ from rasterio.rpc import RPC
 from pdenet_cli import create_cube, open_cube
 from pdenet_cli.formats import geokeys
 from pdenet_cli.georeference import Georeference, GroundPoint
+from tests.cubes import written
 from tests.tiffs import PIXELS, TRANSFORMS, TURN, full_meta, gdal_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
@@ -283,3 +284,15 @@ def test_rotation_turns_the_way_gdal_turns(tmp_path):
         gdal_file(path, PIXELS[:1].astype("u1"), driver="ENVI", crs="EPSG:32633", transform=transform)
         assert f"rotation={30 * sign}" in path.with_suffix(".hdr").read_text()
         assert open_cube(path).meta.georeference.transform == pytest.approx(turned, abs=1e-6)
+
+
+@pytest.mark.parametrize("system", ["OGC:CRS84", "EPSG:4326", "esri"])
+def test_degrees_keep_their_number_whatever_the_order_of_the_axes(tmp_path, system):
+    wgs84 = pyproj.CRS.from_epsg(4326).to_wkt("WKT1_ESRI") if system == "esri" else pyproj.CRS(system).to_wkt()
+    where = Georeference((-44.8, 0.003, 0.0, -22.9, 0.0, -0.003), wgs84)
+    for name in ("a.tif", "b.hdr"):
+        written(tmp_path / name, np.zeros((1, 4, 5), "u1"), georeference=where)
+        where = open_cube(tmp_path / name).meta.georeference
+    with rasterio.open(tmp_path / "a.tif") as first, rasterio.open(tmp_path / "b.img") as second:
+        assert first.crs.to_epsg() == second.crs.to_epsg() == 4326
+    assert "WGS-84" in (tmp_path / "b.hdr").read_text()

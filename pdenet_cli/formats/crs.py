@@ -10,6 +10,8 @@ from pyproj.enums import WktVersion
 from pyproj.exceptions import CRSError
 
 DEGREES = "EPSG:4326"
+LONGITUDE_FIRST = {"CRS84": 4326, "CRS83": 4269, "CRS27": 4267}
+"""Names for degrees that are not in EPSG's order, which a file's grid need not have, and EPSG's numbers."""
 FOOT, SURVEY_FOOT = 0.3048, 1200 / 3937  # metres
 
 
@@ -27,7 +29,15 @@ def parsed(crs: str | None) -> pyproj.CRS | None:
 def epsg(crs: str | None) -> int | None:
     """The EPSG number of a coordinate system, if it surely has one."""
     system = parsed(crs)
-    return None if system is None else system.to_epsg(min_confidence=90)
+    return None if system is None else number(system)
+
+
+def number(system: pyproj.CRS) -> int | None:
+    """The EPSG number of a coordinate system, if it surely has one; of degrees, in either order of the axes."""
+    code = system.to_epsg(min_confidence=90)
+    if code is None and (known := system.to_authority(min_confidence=90)) is not None:
+        return LONGITUDE_FIRST.get(known[1]) if known[0] == "OGC" else None
+    return code
 
 
 def metres(system: pyproj.CRS | None) -> float:
@@ -79,7 +89,8 @@ def to_map_info(crs: str | None) -> tuple[str, tuple[str, ...]]:
     if system is None:
         return "Arbitrary", ()
     if system.is_geographic:
-        return "Geographic Lat/Lon", (*_datum(system), "units=Degrees")
+        # GDAL takes a unit, even the one that is meant anyway, for a reason to forget the EPSG number.
+        return "Geographic Lat/Lon", _datum(system) or ("units=Degrees",)
     # GDAL believes the unit here more than the one in the WKT, so one that ENVI cannot name is not named.
     length = metres(system)
     units = tuple(f"units={name}" for name, size in UNITS.items() if math.isclose(size, length, rel_tol=1e-9))
@@ -92,5 +103,5 @@ def to_map_info(crs: str | None) -> tuple[str, tuple[str, ...]]:
 def _datum(system: pyproj.CRS) -> tuple[str, ...]:
     names = {4326: "WGS-84", 4269: "North America 1983", 4267: "North America 1927"}
     geodetic = system.geodetic_crs
-    code = geodetic.to_epsg(min_confidence=70) if geodetic is not None else None
+    code = (geodetic.to_epsg(min_confidence=70) or number(geodetic)) if geodetic is not None else None
     return (names[code],) if code in names else ()

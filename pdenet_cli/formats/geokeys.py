@@ -195,7 +195,7 @@ def _new_keys(where: Georeference) -> dict[int, Any]:
     raster = 2 if where.pixel_is_point else 1
     if system is None:
         return _encoded({RASTER_TYPE: raster}) if where.pixel_is_point else {}
-    code = crs.epsg(system.to_wkt())
+    code = crs.number(system)
     model, kind = (2, GEOGRAPHIC) if system.is_geographic else (1, PROJECTED)
     if code is not None and code < USER_DEFINED:
         return _encoded({MODEL_TYPE: model, RASTER_TYPE: raster, CITATION: system.name, kind: code})
