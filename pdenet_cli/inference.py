@@ -67,7 +67,7 @@ class Posterior:
         self.ensemble = ensemble or (calibration.ensemble if calibration is not None else "masks")
         self.network = model.network.eval()
         self.device = self.network.device
-        symmetries = SYMMETRIES if self.ensemble == "flips" else 1
+        symmetries = SYMMETRIES if self.ensemble == "flips" and not self.network.turns else 1
         different = self.network.different
         count = samples if different is None else min(samples, lcm(different, symmetries))
         self.views = min(symmetries, count)

@@ -17,6 +17,9 @@ import numpy as np
 from pdenet_cli.errors import FormatError
 
 
+REPORT = ".report.json"  # how the name of its file ends
+
+
 @dataclass(frozen=True)
 class Report:
     """One finished run: what decided its result, what came out, and how it went."""

@@ -247,6 +247,20 @@ def test_no_scene_of_several_is_replaced_by_the_result_of_another(pdenet, make_c
         np.testing.assert_array_equal(cube.read(), pixels)
 
 
+def test_no_file_beside_a_scene_of_several_is_replaced_by_the_result_of_another(pdenet, make_cube, tmp_path):
+    first, _ = make_cube("a.hdr", rows=12, columns=12)
+    second, pixels = make_cube("a_x2.tif", rows=12, columns=12, seed=1)
+    header = tmp_path / "a_x2.hdr"  # which a result of `first` would be called too
+    lines = f"ENVI\nsamples = 12\nlines = 12\nbands = {len(pixels)}\ndata type = 4\n"
+    header.write_text(lines + f"wavelength = {{{', '.join(str(500 + b) for b in range(len(pixels)))}}}\n")
+    before = header.read_bytes()
+    words = ("--model", "bicubic", "--scale", 2, "--overwrite", "-o", tmp_path)
+    ran = pdenet("upscale", first, second, *words)
+    assert ran.returncode == 7
+    assert "a file of a_x2.tif" in " ".join(ran.stderr.split())
+    assert header.read_bytes() == before
+
+
 def test_a_folder_of_results_among_the_scenes_stops_no_other(pdenet, make_cube, tmp_path):
     scene, _ = make_cube("a.tif", rows=12, columns=12)
     (tmp_path / "out").mkdir()

@@ -16,7 +16,7 @@ from pdenet_cli import Cube, CubeMeta, Radiometry, Survey, Window, create_cube, 
 from pdenet_cli.degradation import bicubic_down, gaussian_down
 from pdenet_cli.errors import ResourceError, UsageError
 from pdenet_cli.inference import MEMORY_SHARE, Layer, Posterior, gather, halo_for, super_resolve, usable_memory
-from pdenet_cli.models import Model, ModelSpec
+from pdenet_cli.models import Model, ModelSpec, open_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.summaries import MAPS, MEAN, Question, enlarged, roughness
 from pdenet_cli.tiling import Plan
@@ -195,6 +195,7 @@ def test_a_network_without_randomness_has_one_sample_or_one_for_each_symmetry():
     assert len(each) == 8
     apart = [np.abs(one - other).max() for i, one in enumerate(each) for other in each[:i]]
     assert min(apart) > 1e-4
+    assert len(Posterior(open_model("bicubic", 4), 8, ensemble="flips")) == 1  # to which turned is the same
 
 
 def test_flips_show_a_draw_the_turned_scene_and_turn_its_answer_back():

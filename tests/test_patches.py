@@ -249,6 +249,19 @@ def test_folders_are_searched_and_each_cube_found_once(cubes, tmp_path):
         list(find_cubes(Plan((tmp_path,), Degradation(4)), told.append))
 
 
+def test_what_pdenet_made_teaches_it_nothing(pdenet, tmp_path):
+    told = []
+    scene = written(tmp_path / "a.hdr", picture(3, 20, 20))
+    words = ("--model", "bicubic", "--scale", 2, "--map", "consistency")
+    assert pdenet("uncertainty", scene, "-o", tmp_path, *words, "--no-page").returncode == 0
+    assert pdenet("upscale", scene, "-o", tmp_path / "fine.tif", "--model", "bicubic").returncode == 0
+    found = [cube.path.name for cube in find_cubes(Plan((tmp_path,), Degradation(4)), told.append)]
+    assert found == ["a.hdr"]
+    assert any("files in" in note.text and "that pdenet made" in note.text for note in told)
+    asked = Plan((tmp_path / "fine.tif",), Degradation(4))
+    assert [cube.path.name for cube in find_cubes(asked, told.append)] == ["fine.tif"]
+
+
 def test_a_picture_among_cubes_is_no_cube_and_a_series_of_them_is_one(tmp_path):
     def png(path, side=40):
         path.parent.mkdir(exist_ok=True)

@@ -46,6 +46,20 @@ def open_cube(path: str | Path, variable: str | None = None, axes: str | None = 
         raise FormatError(f"{path}: cannot be read as a cube ({_one_line(error)}).") from error
 
 
+def files_of(
+    path: Path, variable: str | None = None, axes: str | None = None
+) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """The files that a scene is made of: its own, and those beside it that others may share.
+
+    None where it cannot be read; who opens it to use it is told why.
+    """
+    try:
+        with open_cube(path, variable, axes) as cube:
+            return cube.own_files, cube.beside
+    except PdenetError:
+        return (), ()
+
+
 def is_one_scene(folder: Path) -> bool:
     """Whether a folder is a cube itself; pictures beside cubes or folders are only pictures of something."""
     if zarr_store.FORMAT.recognises(folder, b""):

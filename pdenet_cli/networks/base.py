@@ -51,6 +51,7 @@ class Network(nn.Module):
     Config: ClassVar[type[NetworkConfig]]
     configs: ClassVar[Mapping[str, NetworkConfig]]  # by name; "tiny" is for tests
     random: ClassVar[bool]  # False: every draw gives the same output
+    turns: ClassVar[bool] = False  # True: of a turned or mirrored cube it makes the same, turned or mirrored
 
     config: NetworkConfig
     halo: int | None  # how many low-resolution pixels away an output still looks, exactly; None: everywhere

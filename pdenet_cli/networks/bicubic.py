@@ -16,6 +16,7 @@ class Bicubic(Network):
     Config = NetworkConfig
     configs = CONFIGS
     random = False
+    turns = True
     bands = None
     band_halo = 0
 

@@ -17,6 +17,7 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ModelError, PdenetError, UsageError
 from pdenet_cli.evaluation.trial import coarse, run, scratch
 from pdenet_cli.evaluation.uncertainty import Guess, errors_of
+from pdenet_cli.formats import files_of
 from pdenet_cli.formats.output import refuse_existing, refuse_folders
 from pdenet_cli.inference import Posterior
 from pdenet_cli.models import (
@@ -30,7 +31,7 @@ from pdenet_cli.models import (
     training_tensors,
 )
 from pdenet_cli.report import hashes
-from pdenet_cli.tools.truths import Settings, files_of, first_repeated, open_truth, own_files_of, truth_view
+from pdenet_cli.tools.truths import Settings, first_repeated, open_truth, truth_view
 
 Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
 Say = Callable[[str], None]
@@ -157,9 +158,10 @@ def _hashed(scenes: Sequence[Path], settings: Settings) -> dict[Path, dict[str, 
     inputs: dict[Path, dict[str, str]] = {}
     seen: dict[tuple[str, ...], Path] = {}
     for path in scenes:
-        inputs[path] = hashes(files_of(path, settings))
+        files, others = files_of(path, settings.variable, settings.axes)
+        inputs[path] = hashes((*files, *others))
         # Not what lies beside a picture: a copy may have lost it, or got another.
-        own = tuple(sorted(inputs[path][file.name] for file in own_files_of(path, settings)))
+        own = tuple(sorted(inputs[path][file.name] for file in files))
         if own and own in seen:
             raise UsageError(f"{path} is {seen[own]} again; what is proved rests on how many scenes there are.")
         seen[own] = path

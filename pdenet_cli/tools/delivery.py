@@ -12,7 +12,7 @@ from typing import Any
 
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import OutputError
-from pdenet_cli.formats import open_cube
+from pdenet_cli.formats import files_of, open_cube
 from pdenet_cli.formats.output import (
     PARTIAL,
     Output,
@@ -26,7 +26,7 @@ from pdenet_cli.formats.output import (
     write_beside,
 )
 from pdenet_cli.picture import png, quicklook
-from pdenet_cli.report import Report, finite
+from pdenet_cli.report import REPORT, Report, finite
 from pdenet_cli.tools.journal import Journal
 from pdenet_cli.tools.page import write_page
 
@@ -46,7 +46,7 @@ class Delivery:
 
     @property
     def report_path(self) -> Path:
-        return self._named(".report.json")
+        return self._named(REPORT)
 
     @property
     def journal(self) -> Journal:
@@ -73,13 +73,15 @@ class Delivery:
             output.refuse_folders()
             output.refuse(meta)
 
-    def refuse_others(self, scenes: Sequence[Path]) -> None:
-        """Stop where another scene of the same command would be replaced."""
-        for final in (*self._finals, *self._shown):
-            if any(is_same(final, scene) for scene in scenes):
-                raise OutputError(
-                    f"{final} is another of the scenes. Write the results into a folder of their own."
-                )
+    def refuse_others(self, scenes: Sequence[Path], variable: str | None, axes: str | None) -> None:
+        """Stop where a file of another scene of the same command would be replaced."""
+        taken = [final for final in (*self._finals, *self._shown, self.report_path) if final.exists()]
+        for scene in scenes if taken else ():
+            own, others = files_of(scene, variable, axes)
+            for file in (scene, *own, *others):
+                if met := next((final for final in taken if is_same(final, file)), None):
+                    what = "another of the scenes" if file == scene else f"a file of {scene.name}"
+                    raise OutputError(f"{met} is {what}. Write the results into a folder of their own.")
 
     def refuse_existing(self) -> None:
         """Stop where something would be replaced without having been told to."""

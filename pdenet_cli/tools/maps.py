@@ -13,7 +13,6 @@ from pdenet_cli.calibration import Calibration
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.inference import Posterior
-from pdenet_cli.models import BICUBIC
 from pdenet_cli.pages.sight import strips
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.summaries import MAPS, Question, Summary
@@ -121,8 +120,7 @@ class Maps:
             if self.posterior.network.random:
                 raise UsageError("--samples 1: a single sample has no uncertainty. Give 2 or more.")
             met = f"a {model.spec.network} network has no randomness"
-            # Bicubic sees the same in a flipped scene.
-            flips = "" if model.spec.network == BICUBIC else ", or --ensemble flips --samples 8"
+            flips = "" if self.posterior.network.turns else ", or --ensemble flips --samples 8"
             hint = f"Use a pdenet model{flips}."
             raise ModelError(f"{model.name}: {met}, so it cannot tell its uncertainty. {hint}")
         if summary.name == "risk" and q.tolerance is None:

@@ -132,7 +132,7 @@ class Job:
                 delivery.show(_named(self.source.path).name, before, missing=True)
                 self.report = before
                 return
-            self.delivery.refuse_others(self.others)
+            self.delivery.refuse_others(self.others, self.settings.variable, self.settings.axes)
             with delivery.journal.held():
                 yield from self._work(job, started, say)
         except OSError as error:

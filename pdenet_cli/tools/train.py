@@ -12,11 +12,12 @@ from pdenet_cli import __version__
 from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, PdenetError, UsageError
-from pdenet_cli.formats import is_one_scene, open_cube
+from pdenet_cli.formats import is_one_scene, open_cube, output_format, writable_suffixes
 from pdenet_cli.formats.output import held, refuse_existing, refuse_folders
 from pdenet_cli.models import SUFFIX, ModelSpec, choose_device, find_model, load_model, read_header
 from pdenet_cli.networks import Network, build_network
 from pdenet_cli.networks.runtime import tune_process, use_threads
+from pdenet_cli.report import REPORT, Report
 from pdenet_cli.training.data import Scene
 from pdenet_cli.training.loop import Budget, Clock, Validated
 from pdenet_cli.training.patches import Patches
@@ -125,7 +126,9 @@ def _scenes(plan: Plan, bands: int | None, tell: Watch) -> Iterator[Scene]:
 
 
 def find_cubes(plan: Plan, tell: Watch) -> Iterator[Cube]:
-    """The cubes of the plan, each once; in folders, at any depth, and what is no cube there is left out."""
+    """The cubes of the plan, each once; in folders, at any depth, and what is no cube there, or a result of
+    pdenet and so no truth, is left out.
+    """
     seen: set[Path] = set()
     for path in plan.data:
         empty = path.is_dir()
@@ -154,8 +157,21 @@ def _cubes_in(path: Path, plan: Plan, tell: Watch, folders: set[Path]) -> Iterat
         return
     if path.resolve() not in folders:
         folders.add(path.resolve())
+        made = _results_in(path)
+        results = [child for child in children if child.name in made]
+        if results:
+            tell(Note(f"left out: {len(results)} files in {path} that pdenet made"))
         for child in children:
-            yield from _cubes_in(child, plan, tell, folders)
+            if child not in results:
+                yield from _cubes_in(child, plan, tell, folders)
+
+
+def _results_in(folder: Path) -> set[str]:
+    """The files of cubes that reports in a folder tell of."""
+    reports = [report for path in sorted(folder.glob(f"*{REPORT}")) if (report := Report.read(path)) is not None]
+    paths = [folder / Path(name).name for report in reports for name in report.outputs.values()]
+    written = [path for path in paths if path.suffix.lower() in writable_suffixes()]
+    return {final.name for path in written for final in output_format(path).outputs(path)}
 
 
 def _network(plan: Plan, start: float = 1.0) -> Network:

@@ -9,9 +9,9 @@ from typing import Any
 
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import FormatError, PdenetError, UsageError
+from pdenet_cli.errors import FormatError, UsageError
 from pdenet_cli.evaluation.view import View
-from pdenet_cli.formats import open_cube
+from pdenet_cli.formats import files_of, open_cube
 from pdenet_cli.formats.output import refuse_scenes
 from pdenet_cli.inference import ENSEMBLES
 from pdenet_cli.metrics import PROTOCOLS
@@ -69,29 +69,12 @@ def open_truth(path: Path, settings: Settings) -> Cube:
     return cube if settings.bands is None else cube.with_bands(settings.bands)
 
 
-def files_of(scene: Path, settings: Settings) -> tuple[Path, ...]:
-    """The files that a scene is made of; none where it cannot be read, which is said later."""
-    return _files(scene, settings)[1]
-
-
-def own_files_of(scene: Path, settings: Settings) -> tuple[Path, ...]:
-    """Those of them that no other scene shares."""
-    return _files(scene, settings)[0]
-
-
-def _files(scene: Path, settings: Settings) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    try:
-        with open_truth(scene, settings) as cube:
-            return cube.own_files, cube.files
-    except PdenetError:
-        return (), ()
-
-
 def first_repeated(scenes: Sequence[Path], settings: Settings) -> Path | None:
     """The first scene that was there before, maybe by another of its files; None: all differ."""
     seen: set[Path] = set()
     for scene in scenes:
-        files = {file.resolve() for file in own_files_of(scene, settings) or (scene,)}
+        own, _ = files_of(scene, settings.variable, settings.axes)
+        files = {file.resolve() for file in own or (scene,)}
         if files & seen:
             return scene
         seen |= files
@@ -103,8 +86,9 @@ def refuse_to_replace(outputs: Sequence[Path], scenes: Sequence[Path], settings:
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise UsageError(f"{outputs[0]}: two outputs cannot have one name.")
     for scene in scenes if outputs else ():
-        if files := files_of(scene, settings):
-            refuse_scenes(outputs, (scene, *files))
+        own, others = files_of(scene, settings.variable, settings.axes)
+        if own:
+            refuse_scenes(outputs, (scene, *own, *others))
 
 
 def truth_view(cube: Cube, scale: int, settings: Settings, multiple: int, count: int | None) -> View:
