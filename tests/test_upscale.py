@@ -71,6 +71,7 @@ def test_the_finer_cube_keeps_format_numbers_and_ground(pdenet, scene, models, t
     assert set(report["job"]["inputs"]) == {"scene.hdr", "scene.img"}
     assert len(report["job"]["model"]["sha256"]) == 64
     assert (tmp_path / "fine.png").read_bytes().startswith(b"\x89PNG")
+    assert "fine.png" in ran.stdout
     assert not list(tmp_path.glob(".*"))
 
 

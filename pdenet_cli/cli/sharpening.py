@@ -161,6 +161,8 @@ def _conclude(job: Job) -> None:
     for name, path in job.report.outputs.items():
         what = "sharpened cube" if name == "mean" else name.replace("_", " ")
         out.print(f"{escape(path)}  [dim]{what}[/]")
+    for picture in job.delivery.pictures:
+        out.print(f"{escape(str(picture))}  [dim]picture[/]")
     spent = time_text(job.report.seconds)
     out.print(f"[dim]{escape(str(job.delivery.report_path))}: {job.radiometry.reason}; {spent}[/]")
 

@@ -59,6 +59,11 @@ class Delivery:
         return {kind: self._named(f"_uncertainty.{suffix}") for kind, suffix in kinds.items()}
 
     @property
+    def pictures(self) -> dict[Path, Path]:
+        """Each quick look, if they are wished for, and the cube that it shows."""
+        return {path.with_suffix(".png"): path for path in self._paths.values()} if self.quicklook else {}
+
+    @property
     def names(self) -> dict[str, str]:
         """Where everything will be, by the name of what it shows."""
         return {name: str(path) for name, path in (self._paths | self.pages).items()}
@@ -153,12 +158,11 @@ class Delivery:
 
     def show(self, scene: str, report: Report, *, missing: bool = False) -> None:
         """Make the pictures and the page from the cubes; `missing`: only those that are not there."""
-        if self.quicklook:
-            for picture, path in self._pictures.items():
-                if missing and picture.exists():
-                    continue
-                with open_cube(path) as cube:
-                    write_beside(picture, png(quicklook(cube)), overwrite=True)
+        for picture, path in self.pictures.items():
+            if missing and picture.exists():
+                continue
+            with open_cube(path) as cube:
+                write_beside(picture, png(quicklook(cube)), overwrite=True)
         if self.page and not (missing and all(path.exists() for path in self.pages.values())):
             write_page(scene, self._paths, report, **self.pages)
 
@@ -173,12 +177,7 @@ class Delivery:
     @property
     def _shown(self) -> tuple[Path, ...]:
         """What shows the cubes to people."""
-        return (*(self._pictures if self.quicklook else ()), *self.pages.values())
-
-    @property
-    def _pictures(self) -> dict[Path, Path]:
-        """Each picture, and the cube that it shows."""
-        return {path.with_suffix(".png"): path for path in self._paths.values()}
+        return (*self.pictures, *self.pages.values())
 
     def _named(self, ending: str) -> Path:
         return self.path.with_name(self.path.stem + ending)
