@@ -16,7 +16,6 @@ import numpy as np
 
 from pdenet_cli.errors import FormatError
 
-
 REPORT = ".report.json"  # how the name of its file ends
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,8 @@ from pdenet_cli.errors import FormatError
 SURVEY_VALUES = 1 << 28  # a scene with more numbers than this is surveyed in evenly spread blocks
 BLOCK_VALUES = 1 << 23
 PERCENTILE_VALUES = 1 << 20
+FILLS = (-9999.0, -999.0, -32768.0, -(2.0**31), -3.4028234663852886e38, 9.969209968386869e36)  # of many products
+FEW = 0.001  # of the numbers: as many pixels of one scene happen to have one value
 
 
 def valid(pixels: Pixels, nodata: float | None) -> NDArray[np.bool_]:
@@ -43,6 +46,7 @@ class Survey:
     looked_at: float  # the share of the scene that was read
     constant: tuple[float | None, ...] = ()  # per band: the one number that it holds throughout; empty: none does
     holes: bool = False  # some usable band lacks some of its numbers
+    notes: tuple[str, ...] = ()  # what looks wrong
 
     @classmethod
     def of(cls, cube: Cube, at_most: int = SURVEY_VALUES) -> Survey:
@@ -148,7 +152,18 @@ class _Look:
             looked_at=self.seen / math.prod(self.cube.meta.shape()),
             constant=tuple(low if alone else None for low, alone in zip(self.lows.tolist(), same, strict=True)),
             holes=bool((self.missing[self.good & there] > 0).any()),
+            notes=tuple(self._notes(sampled)),
         )
+
+    def _notes(self, sampled: NDArray[np.float64]) -> Iterator[str]:
+        """Numbers that other products fill holes with, at an end of those here and in many places."""
+        if not sampled.size:
+            return
+        for end in {float(sampled.min()), float(sampled.max())}:
+            share = float((sampled == end).mean())
+            if share > FEW and any(np.isclose(end, fill, rtol=1e-6) for fill in FILLS):
+                met = f"{end:g} stands in {share:.1%} of the numbers and is not said to be nodata"
+                yield f"{met}; if it is, say --nodata {end:g}"
 
     def _read(self, block: Window, first: int, last: int) -> tuple[Pixels, NDArray[np.bool_]]:
         """The pixels of some neighbouring bands and where they are valid, taken into account."""

@@ -14,7 +14,7 @@ from pdenet_cli.errors import OutputError
 from pdenet_cli.georeference import Georeference
 from pdenet_cli.tools.describe import describe
 from tests.conftest import ROOT
-from tests.cubes import written
+from tests.cubes import picture, written
 
 
 def test_a_name_is_printed_as_it_is(pdenet, tmp_path):
@@ -142,6 +142,25 @@ def test_usage_errors_exit_with_2(pdenet):
     assert pdenet("info").returncode == 2
     assert pdenet("info", EXAMPLE, "--range", "5").returncode == 2
     assert pdenet("unknown").returncode == 2
+
+
+@pytest.mark.parametrize(("fill", "said"), [(-9999, True), (-5, False)])
+def test_holes_that_nobody_declared_are_told_of(pdenet, tmp_path, fill, said):
+    pixels = picture(3, 20, 20).astype("f4")
+    pixels[:, :4] = fill
+    scene = written(tmp_path / "a.hdr", pixels)
+    assert (f"--nodata {fill}" in pdenet("info", scene).stdout) == said
+    told = json.loads(pdenet("info", scene, "--json", "--nodata", fill).stdout)
+    assert (told["nodata"], told["survey"]["nodata_share"], told["survey"]["notes"]) == (fill, 0.2, [])
+    assert told["survey"]["minimum"] >= 0
+
+
+def test_nodata_that_no_number_of_the_file_can_be_is_refused(pdenet, tmp_path):
+    scene = written(tmp_path / "a.hdr", np.ones((1, 4, 4), "u2"))
+    for number in ("-9999", "0.5", "nan"):
+        ran = pdenet("info", scene, "--nodata", number)
+        assert (ran.returncode, "uint16" in ran.stderr) == (2, True)
+    assert pdenet("info", scene, "--nodata", "0").returncode == 0
 
 
 def test_a_given_range_is_used_and_stated(pdenet):

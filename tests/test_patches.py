@@ -249,6 +249,14 @@ def test_folders_are_searched_and_each_cube_found_once(cubes, tmp_path):
         list(find_cubes(Plan((tmp_path,), Degradation(4)), told.append))
 
 
+def test_training_is_told_of_holes_that_nobody_declared(tmp_path):
+    pixels = picture(3, 40, 40).astype("f4")
+    pixels[:, :5] = -9999
+    path = written(tmp_path / "a.hdr", pixels)
+    assert "--nodata -9999" in Scene.read(open_cube(path)).notes[0]
+    assert not Scene.read(open_cube(path, nodata=-9999)).notes
+
+
 def test_what_pdenet_made_teaches_it_nothing(pdenet, tmp_path):
     told = []
     scene = written(tmp_path / "a.hdr", picture(3, 20, 20))

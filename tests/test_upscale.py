@@ -20,7 +20,7 @@ from pdenet_cli.summaries import Question
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.tools.sharpen import output_paths
 from tests.conftest import PEAK, calibration, on_linux
-from tests.cubes import rewritten, written
+from tests.cubes import picture, rewritten, written
 
 
 def test_a_band_set_to_zero_stays_zero_and_is_told_of(pdenet, scene, models, tmp_path):
@@ -38,6 +38,22 @@ def test_a_band_set_to_zero_stays_zero_and_is_told_of(pdenet, scene, models, tmp
             assert not fine.read(bands=slice(2, 3)).any()
             assert fine.read(bands=slice(3, 4)).any()
     assert "1 of 5 hold one number throughout" in pdenet("info", scene).stdout
+
+
+def test_holes_that_nobody_declared_are_holes_where_the_user_says_so(pdenet, tmp_path):
+    pixels = picture(3, 20, 20).astype("f4")
+    pixels[:, :4] = -9999
+    scene, out = written(tmp_path / "a.hdr", pixels), tmp_path / "fine.tif"
+    words = ("upscale", scene, "-o", out, "--model", "bicubic", "--scale", 2)
+    assert "--nodata -9999" in " ".join(pdenet(*words).stderr.split())
+    ran = pdenet(*words, "--nodata", -9999, "--overwrite")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    with open_cube(out) as fine:
+        assert fine.meta.nodata == -9999
+        assert (fine.read()[:, :8] == -9999).all()
+        assert fine.read()[:, 8:].min() >= 0
+    clean = pdenet("evaluate", out, out, "--nodata", -9999, "--json")
+    assert clean.returncode == 0, clean.stderr
 
 
 @pytest.mark.parametrize("scale", [3, 8])

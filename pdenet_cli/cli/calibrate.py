@@ -46,6 +46,7 @@ def calibrate(
     bands: options.BandRange = None,
     var: options.Variable = None,
     axes: options.Axes = None,
+    nodata: options.Nodata = None,
     as_json: options.Json = False,
 ) -> None:
     """Find the factors that make a model's intervals hold, on scenes whose truth is known, and write them into it.
@@ -65,6 +66,7 @@ def calibrate(
         bands=parse_bands(bands),
         variable=var,
         axes=axes,
+        nodata=nodata,
         memory=parse_size(memory),
         level=level,
         ensemble=ensemble,

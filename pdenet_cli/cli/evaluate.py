@@ -111,6 +111,7 @@ def evaluate(
     bands: options.BandRange = None,
     var: options.Variable = None,
     axes: options.Axes = None,
+    nodata: options.Nodata = None,
     as_json: options.Json = False,
 ) -> None:
     """Score an estimate against the truth, or models against bicubic on truths made coarse for them.
@@ -144,6 +145,7 @@ def evaluate(
         bands=parse_bands(bands),
         variable=var,
         axes=axes,
+        nodata=nodata,
         look=html is not None,
         pixels=parse_pixels(pixel or ()),
         memory=parse_size(memory),

@@ -27,6 +27,7 @@ def info(
     files: options.Scenes,
     var: options.Variable = None,
     axes: options.Axes = None,
+    nodata: options.Nodata = None,
     value_range: options.Range = None,
     quicklook: Annotated[
         Path | None, typer.Option(help="Write an RGB picture of the cube here; one cube at a time.", metavar="PNG")
@@ -42,7 +43,7 @@ def info(
     found, failed = [], []
     for path in files:
         try:
-            found.append(describe(path, var, axes, value_range, quicklook, overwrite))
+            found.append(describe(path, var, axes, nodata, value_range, quicklook, overwrite))
         except PdenetError as error:
             if len(files) == 1:
                 raise
@@ -91,7 +92,7 @@ def _show(description: Description) -> None:
     size = f"{finer.bands} x {finer.rows} x {finer.columns}"
     row("x4 output", f"{size}, {size_text(finer.nbytes)} on disk")
     row("memory", f"{size_text(meta.nbytes)} to hold the input whole, {size_text(finer.nbytes)} the x4 output")
-    for note in meta.notes:
+    for note in (*meta.notes, *survey.notes):
         row("note", note)
     out.print(table)
     if out.is_terminal and out.color_system:

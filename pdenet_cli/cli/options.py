@@ -28,6 +28,9 @@ Axes = Annotated[
     str | None,
     typer.Option(help="The order of its axes: b bands, r rows, c columns, e.g. rcb.", metavar="ORDER"),
 ]
+Nodata = Annotated[
+    float | None, typer.Option(help="The number that stands for nothing.", show_default="what the file says")
+]
 Range = Annotated[
     tuple[float, float] | None,
     typer.Option("--range", help="The file's numbers that mean 0 and 1.", metavar="LO HI"),

@@ -55,7 +55,7 @@ def settings_of(context: typer.Context, **others: Any) -> Settings:
     from pdenet_cli.tools.sharpen import Settings
 
     words = context.params
-    asked = ("value_range", "tile", "halo", "axes", "overwrite", "resume", "quicklook")
+    asked = ("value_range", "tile", "halo", "axes", "nodata", "overwrite", "resume", "quicklook")
     return Settings(
         forecast=words["dry_run"],
         bands=parse_bands(words["bands"]),

@@ -80,6 +80,7 @@ def train(
     bands: options.BandRange = None,
     var: options.Variable = None,
     axes: options.Axes = None,
+    nodata: options.Nodata = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a model on your cubes: one command, any format, stopped with Ctrl-C and resumed with --resume.
@@ -109,6 +110,7 @@ def train(
         threads=threads,
         variable=var,
         axes=axes,
+        nodata=nodata,
         bands=parse_bands(bands),
         value_range=value_range,
         licence=licence,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
@@ -26,8 +29,13 @@ FORMATS: tuple[Format, ...] = (
 HEAD_BYTES = 4096
 
 
-def open_cube(path: str | Path, variable: str | None = None, axes: str | None = None) -> Cube:
-    """The cube in `path`, whatever its format; only its header is read now."""
+def open_cube(
+    path: str | Path, variable: str | None = None, axes: str | None = None, nodata: float | None = None
+) -> Cube:
+    """The cube in `path`, whatever its format; only its header is read now.
+
+    `nodata` is the number that stands for nothing, if the file does not say so or is wrong.
+    """
     path = Path(path)
     if axes is not None and sorted(axes) != ["b", "c", "r"]:
         raise UsageError(f"--axes {axes}: expected b, r and c once each, such as rcb.")
@@ -36,6 +44,8 @@ def open_cube(path: str | Path, variable: str | None = None, axes: str | None = 
         head = b"" if path.is_dir() else _head(path)
         cube = _recognised(path, head).open(path, options)
         cube.writable = False
+        if nodata is not None:
+            cube.meta = replace(cube.meta, nodata=_nothing(nodata, cube))
         return cube
     except PdenetError:
         raise
@@ -44,6 +54,17 @@ def open_cube(path: str | Path, variable: str | None = None, axes: str | None = 
     except Exception as error:
         # The libraries below raise almost anything on a damaged file; the user needs one line.
         raise FormatError(f"{path}: cannot be read as a cube ({_one_line(error)}).") from error
+
+
+def _nothing(nodata: float, cube: Cube) -> float:
+    """The number that a user says stands for nothing, if such a number can be in the file."""
+    dtype = cube.meta.dtype
+    if dtype.kind in "ui":
+        ends = np.iinfo(dtype)
+        if not (ends.min <= nodata <= ends.max and float(nodata).is_integer()):
+            cube.close()
+            raise UsageError(f"--nodata {nodata:g}: {cube.path} holds {dtype.name} numbers, and none is this.")
+    return nodata
 
 
 def files_of(

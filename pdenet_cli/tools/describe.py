@@ -48,12 +48,13 @@ def describe(
     path: Path,
     variable: str | None = None,
     axes: str | None = None,
+    nodata: float | None = None,
     value_range: tuple[float, float] | None = None,
     quicklook_path: Path | None = None,
     overwrite: bool = False,
 ) -> Description:
     """All that can be said of the cube in `path`; with `quicklook_path`, an RGB picture of it as well."""
-    with open_cube(path, variable, axes) as cube:
+    with open_cube(path, variable, axes, nodata) as cube:
         if quicklook_path is not None:
             refuse_scenes((quicklook_path,), (path, *cube.files))
             refuse_folders((quicklook_path,))

@@ -40,6 +40,7 @@ class Settings:
     halo: int | None = None
     variable: str | None = None
     axes: str | None = None
+    nodata: float | None = None  # the number that stands for nothing, None: what the file says
     overwrite: bool = False
     resume: bool = False
     forecast: bool = False  # nothing will be written
@@ -77,7 +78,7 @@ class Job:
         """`output` is the sharpened cube; maps are named after it. `others`: scenes that must stay as they are."""
         self.posterior, self.settings, self.others = posterior, settings, others
         self.maps = Maps(settings.maps, settings.question, posterior)
-        self.source = open_cube(scene, settings.variable, settings.axes)
+        self.source = open_cube(scene, settings.variable, settings.axes, settings.nodata)
         try:
             self._prepare(scene, output)
         except BaseException:
@@ -237,7 +238,7 @@ class Job:
 
     def _notes(self) -> tuple[str, ...]:
         """What a user should know: what was guessed in the file, and what keeps intervals from holding."""
-        return (*self.source.meta.notes, *self.maps.misfits())
+        return (*self.source.meta.notes, *self.survey.notes, *self.maps.misfits())
 
     def _report(self, job: dict[str, Any], numbers: dict[str, dict[str, Any]], seconds: float) -> Report:
         meta = self.source.meta

@@ -60,6 +60,7 @@ class Plan:
     threads: int | None = None
     variable: str | None = None
     axes: str | None = None
+    nodata: float | None = None  # the number that stands for nothing, None: what the file says
     bands: slice | None = None  # of the cubes
     value_range: tuple[float, float] | None = None
     licence: str = "not stated"
@@ -120,6 +121,8 @@ def _scenes(plan: Plan, bands: int | None, tell: Watch) -> Iterator[Scene]:
             tell(Note(f"left out: {error}"))
             continue
         some = True
+        for note in scene.notes:
+            tell(Note(f"{scene.name}: {note}"))
         yield scene
     if not some:
         raise FormatError(f"{plan.data[0]}: no cube with a band to learn from.")
@@ -147,7 +150,7 @@ def _cubes_in(path: Path, plan: Plan, tell: Watch, folders: set[Path]) -> Iterat
     """The cube that `path` is, or those in it; `folders` are those looked into, to which links may lead back."""
     try:
         if not path.is_dir() or is_one_scene(path):
-            yield open_cube(path, plan.variable, plan.axes)
+            yield open_cube(path, plan.variable, plan.axes, plan.nodata)
             return
         children = sorted(child for child in path.iterdir() if not child.name.startswith("."))
     except (PdenetError, OSError) as error:

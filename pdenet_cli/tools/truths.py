@@ -33,6 +33,7 @@ class Settings:
     bands: slice | None = None
     variable: str | None = None
     axes: str | None = None
+    nodata: float | None = None  # the number that stands for nothing, None: what the file says
     look: bool = False  # gather pictures and spectra too
     pixels: tuple[tuple[int, int], ...] = ()
     memory: int | None = None
@@ -59,13 +60,14 @@ class Settings:
             "scale": scale,
             "part": self.part,
             "range": self.value_range,
+            "nodata": self.nodata,
             "bands": None if self.bands is None else [self.bands.start, self.bands.stop],
             "versions": versions("pdenet", "torch", "numpy"),
         }
 
 
 def open_truth(path: Path, settings: Settings) -> Cube:
-    cube = open_cube(path, settings.variable, settings.axes)
+    cube = open_cube(path, settings.variable, settings.axes, settings.nodata)
     return cube if settings.bands is None else cube.with_bands(settings.bands)
 
 

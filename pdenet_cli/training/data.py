@@ -28,6 +28,7 @@ class Scene:
     pixels: Pixels  # (bands, rows, columns)
     radiometry: Radiometry
     facts: dict[str, Any]  # for the model's description
+    notes: tuple[str, ...] = ()  # what looks wrong
 
     @classmethod
     def read(
@@ -75,7 +76,7 @@ class Scene:
             name: tuple(values[b] for b in bands) if len(values := getattr(radiometry, name)) > 1 else values
             for name in ("gain", "offset", "fill")
         }
-        return cls(cube.path.stem, pixels, replace(radiometry, **keep), facts)
+        return cls(cube.path.stem, pixels, replace(radiometry, **keep), facts, survey.notes)
 
     @property
     def size(self) -> tuple[int, int]:
