@@ -21,7 +21,7 @@ from pdenet_cli.errors import ModelError, ResourceError, UsageError, out_of_memo
 from pdenet_cli.formats.limits import free_memory
 from pdenet_cli.models import Model
 from pdenet_cli.networks.runtime import give_back, tune_process
-from pdenet_cli.radiometry import Radiometry
+from pdenet_cli.radiometry import Radiometry, grown
 from pdenet_cli.summaries import (
     USUAL,
     Evidence,
@@ -40,6 +40,7 @@ from pdenet_cli.tiling import Plan, Span, Tile, plan_tiles
 
 MEMORY_SHARE = 0.5  # of what is free, if the user gives no limit
 SMALLEST_TILE = 8
+FILLED = 3  # pixels deep, holes are like their edges: the network makes much of an edge that is none
 ROUGHNESS_HALO = 3  # the roughness of a pixel is made of those two away, and enlarged with its neighbours'
 
 
@@ -157,10 +158,14 @@ class Layer:
     merged: Cube | None = None
 
 
-def halo_for(posterior: Posterior, summaries: Sequence[Summary]) -> int | None:
-    """The margin that makes tiles exact: the network's reach, and more for maps that look around."""
+def halo_for(posterior: Posterior, summaries: Sequence[Summary], *, holes: bool) -> int | None:
+    """The margin that makes tiles exact: the network's reach, and more for maps that look around and for holes,
+    which are filled from around.
+    """
     halo = posterior.network.halo
-    return None if halo is None else max(halo, ROUGHNESS_HALO) + _looks_around(posterior, summaries)
+    if halo is None:
+        return None
+    return max(halo, ROUGHNESS_HALO) + _looks_around(posterior, summaries) + (FILLED if holes else 0)
 
 
 def _looks_around(posterior: Posterior, summaries: Sequence[Summary]) -> int:
@@ -220,6 +225,7 @@ def gather(
     """
     seen = [usable[i] for i in span.padded]  # of the file's bands
     unit, there = radiometry.prepare(source.read(tile.padded, seen), seen)
+    unit = grown(unit, there, FILLED)
     rows, columns = tile.core.relative_to(tile.padded).slices
     fine = repeated(there[span.crop, rows, columns], tile.scale)
     low = unit[span.crop, rows, columns]

@@ -150,6 +150,26 @@ class Radiometry:
         return np.nan if dtype.kind == "f" else 0
 
 
+def grown(unit: NDArray[np.float32], there: NDArray[np.bool_], steps: int) -> NDArray[np.float32]:
+    """Holes of (bands, rows, columns) filled from their edges, `steps` pixels deep, with the mean of what lies
+    beside, above and below; deeper in, they stay as they are.
+    """
+    known = there
+    for _ in range(steps):
+        if known.all():
+            break
+        total, count = np.zeros_like(unit), np.zeros(unit.shape, np.int8)
+        for axis in (1, 2):
+            for here, beside in ((np.s_[1:], np.s_[:-1]), (np.s_[:-1], np.s_[1:])):
+                into, of = ((np.s_[:],) * axis + (some,) for some in (here, beside))
+                total[into] += np.where(known[of], unit[of], 0)
+                count[into] += known[of]
+        new = ~known & (count > 0)
+        unit = np.where(new, total / np.maximum(count, 1), unit).astype(np.float32)
+        known = known | new
+    return unit
+
+
 def says_scale(meta: CubeMeta) -> bool:
     """Whether a header says what its numbers measure."""
     return _physical(meta) is not None

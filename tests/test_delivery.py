@@ -236,6 +236,31 @@ def test_an_input_that_cannot_be_read_any_more_is_one_line(scene, tmp_path):
     assert not list(tmp_path.glob("*fine*"))
 
 
+@pytest.mark.parametrize("done", [0, 2])
+def test_what_is_done_stays_where_the_scene_cannot_be_read_for_a_while(make_cube, tmp_path, monkeypatch, done):
+    scene, _ = make_cube("a.tif", rows=24, columns=12)
+    posterior, out = Posterior(bicubic_model(2), 1), tmp_path / "fine.tif"
+    job = sharpen.Job(scene, out, posterior, sharpen.Settings(tile=6))
+    read, count = job.source.read, []
+
+    def failing(*words):
+        count.append(words)
+        if len(count) > done:
+            raise FormatError("a.tif: cannot be read any more (Input/output error).")
+        return read(*words)
+
+    monkeypatch.setattr(job.source, "read", failing)
+    with pytest.raises(FormatError, match="go on with --resume" if done else r"error\)\.$"):
+        list(job.run())
+    assert bool(list(tmp_path.glob(".*"))) == bool(done)
+    again = sharpen.Job(scene, out, posterior, sharpen.Settings(tile=6, resume=True))
+    assert bool(next(iter(again.run()))[0]) == bool(done)
+    list(sharpen.Job(scene, out, posterior, sharpen.Settings(tile=6, resume=True)).run())
+    list(sharpen.Job(scene, tmp_path / "whole.tif", posterior, sharpen.Settings()).run())
+    with open_cube(out) as one, open_cube(tmp_path / "whole.tif") as other:
+        np.testing.assert_array_equal(one.read(), other.read())
+
+
 def test_no_scene_of_several_is_replaced_by_the_result_of_another(pdenet, make_cube, tmp_path):
     first, _ = make_cube("a.tif", rows=12, columns=12)
     second, pixels = make_cube("a_x2.tif", rows=12, columns=12, seed=1)

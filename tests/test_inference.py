@@ -39,7 +39,7 @@ def scene(folder, bands=6, rows=19, columns=14, holes=False, dtype="f4"):
     meta = CubeMeta(bands, rows, columns, np.dtype(dtype), nodata=-1.0 if holes else None)
     if holes:
         pixels[:, 2:5, 3:9] = -1
-        pixels[1, 10, 10] = -1
+        pixels[1:2, 10:11, 10:11] = -1
     path = folder / "scene.hdr"
     with create_cube(path, meta, overwrite=True) as cube:
         cube.write(meta.window, pixels)
@@ -67,7 +67,7 @@ def run(path, folder, posterior, tile, depth, halo=None, usable=None, maps=("std
         radiometry = Radiometry.of(source.meta, found, (0, 1))
         usable = tuple(usable or found.usable_bands(source.meta))
         summaries = [summary for name in maps for summary in MAPS[name]]
-        reach = halo_for(posterior, summaries) if halo is None else halo
+        reach = halo_for(posterior, summaries, holes=found.holes) if halo is None else halo
         plan = Plan(source.meta.window, network.scale, usable, reach, network.band_halo, tile, depth)
         fine = dataclasses.replace(source.meta.upscaled(network.scale), dtype=np.dtype("f4"))
         mapped = dataclasses.replace(fine, nodata=float("nan"))
@@ -102,12 +102,13 @@ def posteriors():
     tile=st.integers(3, 20),
     depth=st.integers(1, 12),
     ensemble=st.sampled_from(["masks", "flips"]),
+    holes=st.booleans(),
 )
 def test_tiles_give_what_the_whole_scene_gives(
-    which, rows, columns, bands, tile, depth, ensemble, posteriors, tmp_path_factory
+    which, rows, columns, bands, tile, depth, ensemble, holes, posteriors, tmp_path_factory
 ):
     folder = tmp_path_factory.mktemp("tiles")
-    path, _ = scene(folder, bands, rows, columns)
+    path, _ = scene(folder, bands, rows, columns, holes)
     posterior = posteriors[*which, ensemble]
     whole = run(path, folder, posterior, 1000, 1000, maps=MAPS)
     cut = run(path, folder, posterior, tile, depth, maps=MAPS)

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from pdenet_cli import CubeMeta, Radiometry, Survey, create_cube, open_cube, radiometry
 from pdenet_cli.errors import FormatError, UsageError
-from pdenet_cli.radiometry import refuse_narrow
+from pdenet_cli.radiometry import grown, refuse_narrow
 from pdenet_cli.survey import valid
 from tests.cubes import written
 
@@ -22,6 +22,18 @@ def survey(low, high, bands=2):
 
 def meta(dtype="<u2", **more):
     return CubeMeta(2, 4, 4, np.dtype(dtype), **more)
+
+
+def test_holes_are_filled_from_their_edges_and_no_deeper_than_told():
+    unit = np.zeros((2, 3, 7), np.float32)
+    unit[:, :, 0], unit[1, :, 6] = 8, 4
+    there = np.zeros(unit.shape, bool)
+    there[:, :, 0] = there[1, :, 6] = True
+    np.testing.assert_array_equal(grown(unit, there, 2)[0, 1], [8, 8, 8, 0, 0, 0, 0])
+    np.testing.assert_array_equal(grown(unit, there, 3)[1, 1], [8, 8, 8, 6, 4, 4, 4])
+    np.testing.assert_array_equal(grown(unit, np.ones_like(there), 3), unit)
+    corner = np.array([[[1, 2], [3, 9]]], np.float32)
+    assert grown(corner, corner < 9, 1)[0, 1, 1] == 2.5
 
 
 def test_bands_are_a_slice_or_any_sequence():

@@ -64,7 +64,7 @@ def run(
     """
     bands = low.meta.bands
     posterior.refuse_other_bands(bands)
-    halo = halo_for(posterior, [summary for summary, _ in outputs])
+    halo = halo_for(posterior, [summary for summary, _ in outputs], holes=False)
     plan = posterior.plan(low.meta.window, range(bands), halo, memory, whole_spectra=whole_spectra)
     layers = [Layer(summary, cube) for summary, cube in outputs]
     work = super_resolve(low, posterior, plan, AS_THEY_ARE, layers, say=say)

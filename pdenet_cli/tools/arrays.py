@@ -58,7 +58,8 @@ def sharpen(
     cubes = {name: Cube(Path(name), meta, made[name]) for name, meta in metas.items()}
     layers = [Layer(MEAN, cubes["mean"])]
     layers += [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in asked.summaries]
-    plan = posterior.plan(source.meta.window, usable, halo_for(posterior, asked.summaries), memory)
+    halo = halo_for(posterior, asked.summaries, holes=survey.holes)
+    plan = posterior.plan(source.meta.window, usable, halo, memory)
     work = super_resolve(source, posterior, plan, radiometry, layers, question=asked.question, constant=constant)
     for done, _ in enumerate(work, start=1):
         watch(done, len(plan.tiles))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli.cube import Cube, CubeMeta
-from pdenet_cli.errors import OutputError
+from pdenet_cli.errors import FormatError, OutputError, ResourceError
 from pdenet_cli.formats import files_of, open_cube
 from pdenet_cli.formats.output import (
     PARTIAL,
@@ -131,10 +131,14 @@ class Delivery:
 
     @contextmanager
     def growing(self) -> Iterator[None]:
-        """Leave nothing behind if the work fails. An interrupt is no failure: what is done stays to go on with."""
+        """Leave nothing behind if the work fails, unless it may succeed another time: after an interrupt, or where
+        in its midst the scene could not be read or memory ran out, what is done stays to go on with.
+        """
         try:
             yield
-        except Exception:
+        except Exception as error:
+            if isinstance(error, (FormatError, ResourceError)) and self.journal.steps:
+                raise type(error)(f"{error} What is done is kept: go on with --resume.") from error
             self._discard()
             self.journal.end()
             raise

@@ -48,6 +48,12 @@ class Journal:
             )
         return begun, steps
 
+    @property
+    def steps(self) -> list[str]:
+        """Those that are done."""
+        told = self._read()
+        return [] if told is None else told[1]
+
     def left(self, key: str) -> list[str]:
         """What a broken-off run said of itself under a key, empty if there was none."""
         told = self._read()

@@ -114,7 +114,9 @@ class Job:
             refuse_narrow(np.dtype(settings.dtype), self.source.meta, self.survey)
         self.radiometry = Radiometry.of(self.source.meta, self.survey, settings.value_range)
         posterior.refuse_other_bands(len(self.usable))
-        halo = halo_for(posterior, self.maps.summaries) if settings.halo is None else settings.halo
+        halo = settings.halo
+        if halo is None:
+            halo = halo_for(posterior, self.maps.summaries, holes=self.survey.holes)
         self.plan = posterior.plan(self.source.meta.window, self.usable, halo, settings.memory, settings.tile)
 
     def run(self, say: Callable[[str], None] = lambda text: None) -> Iterator[tuple[int, int]]:
