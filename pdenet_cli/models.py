@@ -77,9 +77,19 @@ class ModelSpec:
 
     def history(self) -> dict[str, Any]:
         """How it was trained, and what it began with: for the models that begin with it."""
-        return {
+        told = {
             name: getattr(self, name) for name in ("scale", "recipe", "seed", "steps", "minutes", "began_with")
         }
+        return told | {"data": [{key: fact.get(key) for key in ("name", "sha256", "shape")} for fact in self.data]}
+
+    def learned_from(self) -> Iterator[Mapping[str, Any]]:
+        """The cubes that it was trained on, and before it the models that it began with."""
+        yield from self.data
+        began: Any = self.began_with
+        while isinstance(began, dict) and began:
+            data = began.get("data")
+            yield from (fact for fact in data if isinstance(fact, dict)) if isinstance(data, list) else ()
+            began = began.get("began_with")
 
     def learned(self) -> Degradation:
         """How the coarse cubes were made that it has learned from."""

@@ -32,6 +32,7 @@ Bands = slice | Sequence[int]
 ALL = slice(None)
 DARKEST = 0.05  # what physical values reach at least if they are reflectance; radiance may be far below
 BRIGHTEST = 2.0  # what they reach at most: glint and noise are above 1
+LIKELY = (0.001, 10.0)  # between these a scale factor leaves the brightest numbers, if it is that of the file
 LEAST_STEPS = 10  # whole numbers that a scene must span to be rounded to them
 
 
@@ -199,8 +200,11 @@ def _range(meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | No
         return _Range(low, high, f"range given: {low:g} to {high:g}")
     if meta.reflectance_scale:
         said = f"reflectance scale factor in the header: {meta.reflectance_scale:g}"
-        return _Range(0.0, meta.reflectance_scale, said)
-    if meta.gains is not None or meta.offsets is not None:
+        if LIKELY[0] < survey.top / meta.reflectance_scale <= LIKELY[1]:
+            return _Range(0.0, meta.reflectance_scale, said)
+        other = _range(replace(meta, reflectance_scale=None), survey, None)
+        return replace(other, reason=f"{other.reason}; not the {said}, which these numbers contradict")
+    if _physical(meta) is not None:
         gain, offset = max(meta.gains or (1.0,)), max(meta.offsets or (0.0,))
         brightest = gain * (survey.top if gain > 0 else survey.minimum) + offset
         if DARKEST < brightest <= BRIGHTEST:

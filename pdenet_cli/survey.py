@@ -162,8 +162,9 @@ class _Look:
         for end in {float(sampled.min()), float(sampled.max())}:
             share = float((sampled == end).mean())
             if share > FEW and any(np.isclose(end, fill, rtol=1e-6) for fill in FILLS):
-                met = f"{end:g} stands in {share:.1%} of the numbers and is not said to be nodata"
-                yield f"{met}; if it is, say --nodata {end:g}"
+                number = f"{end:.0f}" if abs(end) < 2**53 else repr(end)  # all of it, so that it is found again
+                met = f"{number} stands in {share:.1%} of the numbers and is not said to be nodata"
+                yield f"{met}; if it is, say --nodata {number}"
 
     def _read(self, block: Window, first: int, last: int) -> tuple[Pixels, NDArray[np.bool_]]:
         """The pixels of some neighbouring bands and where they are valid, taken into account."""

@@ -372,11 +372,17 @@ def test_a_scene_that_the_model_was_trained_on_is_named(scenes, models, tmp_path
     model = load_model(models["pdenet"])
     with open_cube(scenes[0]) as cube:
         fact = {"shape": list(cube.meta.shape()), "sha256": hashlib.sha256(cube.read().data).hexdigest()}
-    path = tmp_path / "taught.safetensors"
-    save_model(path, dataclasses.replace(model, spec=dataclasses.replace(model.spec, data=(fact,))))
-    for bands in (None, slice(0, 2)):
-        said, output = [], tmp_path / f"{bands}.safetensors"
-        calibrate(str(path), scenes[:2], output, Settings(bands=bands), samples=2, say=said.append)
+    taught = dataclasses.replace(model.spec, data=(fact,))
+    heir = dataclasses.replace(model.spec, data=(), began_with=taught.history())
+    for generation, spec in enumerate((taught, heir)):
+        path = tmp_path / f"{generation}.safetensors"
+        save_model(path, dataclasses.replace(model, spec=spec))
+        for bands in (None, slice(0, 2)):
+            said, output = [], tmp_path / f"{generation}{bands}.safetensors"
+            calibrate(str(path), scenes[:2], output, Settings(bands=bands), samples=2, say=said.append)
+            assert [scenes[0].name in text and "trained on" in text for text in said] == [True]
+        said = []
+        Contest([str(path)], [2], 0, "cpu", Settings()).run(scenes[:2], say=said.append)
         assert [scenes[0].name in text and "trained on" in text for text in said] == [True]
 
 

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from scipy.io import savemat
 from skimage.io import imread
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
@@ -82,6 +83,38 @@ def test_an_estimate_is_scaled_as_its_own_header_says(truth, tmp_path, numbers, 
     assert values["RMSE"] == pytest.approx(np.sqrt(np.mean(error**2)), rel=1e-4)
     notes = evaluate_files(tmp_path / "guess.hdr", path, None, Settings()).notes
     assert [note.split()[0] for note in notes] == ([] if said else ["guess.hdr"])
+
+
+def test_an_estimate_may_have_another_variable_than_the_truth(truth, tmp_path):
+    _, unit = truth
+    three, four = (np.ascontiguousarray(unit.transpose(1, 2, 0)[:, :, :bands]) for bands in (3, 4))
+    savemat(tmp_path / "guess.mat", {"mine": four})
+    savemat(tmp_path / "truth.mat", {"hsi": four, "other": three})
+    same = evaluate_files(tmp_path / "guess.mat", tmp_path / "truth.mat", None, Settings(variable="hsi"))
+    assert same.scenes[0].systems["guess.mat"].values["RMSE"] == 0
+    with pytest.raises(FormatError, match=r"truth\.mat: no variable"):
+        evaluate_files(tmp_path / "truth.mat", tmp_path / "guess.mat", None, Settings(variable="mine"))
+
+
+@pytest.mark.parametrize(("shift", "said"), [(4, False), (6, True)])
+def test_bands_that_are_not_the_same_are_told_of(tmp_path, shift, said):
+    centres = np.arange(400.0, 450, 10)
+    pixels = smooth(**SIZE)
+    paths = [
+        written(tmp_path / name, pixels, wavelengths=tuple(centres + more), wavelength_units="nm")
+        for name, more in (("a.hdr", 0), ("b.hdr", shift))
+    ]
+    notes = evaluate_files(*paths, None, Settings()).notes
+    assert any("wavelengths" in note and f"{shift} nm" in note for note in notes) == said
+
+
+def test_a_truth_with_holes_that_nobody_declared_is_told_of(models, tmp_path):
+    pixels = smooth(**SIZE).astype("f4")
+    pixels[:, :8] = -9999
+    path, said = written(tmp_path / "a.hdr", pixels), []
+    contest(models, ("plain",)).run([path], say=said.append)
+    assert ["a.hdr" in text and "--nodata -9999" in text for text in said] == [True]
+    assert any("--nodata -9999" in note for note in evaluate_files(path, path, None, Settings()).notes)
 
 
 def test_cubes_of_different_shapes_are_refused_in_a_line(truth, tmp_path):

@@ -9,6 +9,7 @@ from imagecodecs import imread
 
 from pdenet_cli import Survey
 from pdenet_cli.cli import app
+from pdenet_cli.cli.console import size_text
 from pdenet_cli.cli.info import _georeference
 from pdenet_cli.errors import OutputError
 from pdenet_cli.georeference import Georeference
@@ -142,6 +143,21 @@ def test_usage_errors_exit_with_2(pdenet):
     assert pdenet("info").returncode == 2
     assert pdenet("info", EXAMPLE, "--range", "5").returncode == 2
     assert pdenet("unknown").returncode == 2
+
+
+@pytest.mark.parametrize(("fill", "dtype"), [(-3.4028234663852886e38, "f4"), (-(2**31), "i4")])
+def test_a_number_that_is_advised_is_found(pdenet, tmp_path, fill, dtype):
+    pixels = (100 * picture(3, 20, 20)).astype(dtype)
+    pixels[:, :4] = fill
+    scene = written(tmp_path / "a.hdr", pixels)
+    (note,) = json.loads(pdenet("info", scene, "--json").stdout)["survey"]["notes"]
+    told = json.loads(pdenet("info", scene, "--json", "--nodata", note.split()[-1]).stdout)
+    assert told["survey"]["nodata_share"] == 0.2
+
+
+@pytest.mark.parametrize(("count", "text"), [(999, "999 bytes"), (999_700, "1 MB"), (1_550_000, "1.55 MB")])
+def test_sizes_are_said_in_three_digits(count, text):
+    assert size_text(count) == text
 
 
 @pytest.mark.parametrize(("fill", "said"), [(-9999, True), (-5, False)])

@@ -69,7 +69,7 @@ def main() -> None:
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
-        complain(ResourceError(f"Out of memory ({error}). Give a smaller --memory, or close other programs."))
+        complain(ResourceError(f"Out of memory ({error}). Ask for less, or close other programs."))
         sys.exit(ResourceError.exit_code)
     except OSError as error:
         if error.errno != ENOSPC:

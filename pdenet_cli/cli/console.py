@@ -21,7 +21,7 @@ def complain(error: PdenetError) -> None:
 def size_text(count: float) -> str:
     """Bytes as a person says it: 1.55 MB."""
     for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000:
+        if count < 999.5:  # which three digits show as 1000
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"

@@ -158,18 +158,16 @@ def evaluate(
     )
     refuse_to_replace(files_to_write, files, settings)
     evaluation = _evaluate(files, model or [], parse_samples(samples or SAMPLES), scale, seed, device, settings)
+    # First of all on the screen: what took hours must not be lost to a full disk.
+    print(json.dumps(evaluation.to_dict(), indent=2), flush=True) if as_json else _show(evaluation)
     if html is not None:
         from pdenet_cli.pages.evaluation import evaluation_page
 
         write_beside(html, evaluation_page(evaluation).encode(), overwrite=overwrite)
     if csv is not None:
         write_beside(csv, evaluation.to_csv().encode(), overwrite=overwrite)
-    if as_json:
-        print(json.dumps(evaluation.to_dict(), indent=2))
-    else:
-        _show(evaluation)
-        for path in filter(None, (html, csv)):
-            out.print(escape(str(path)))
+    for path in files_to_write if not as_json else ():
+        out.print(escape(str(path)))
     for name, why in evaluation.failed.items():
         err.print(f"[bold red]{escape(name)}:[/] {escape(why)}")
     if evaluation.failed:

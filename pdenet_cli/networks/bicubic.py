@@ -40,4 +40,5 @@ def bicubic_reach(scale: int, margin: int = 0) -> int:
         offset = 2 * phase + 1 - scale  # of its centre from that of the old pixel; on it, the old value stays
         return (2 if offset < 0 else 1 if offset > 0 else 0) - block
 
-    return max(before(pixel) for pixel in range(-margin, scale + margin))
+    # The first pixel of a block looks farthest: that of the margin, or of the first whole block.
+    return max(before(-margin), before(-(margin // scale) * scale))

@@ -243,7 +243,7 @@ class Unit(nn.Module):
         self.chooses = position > 2
         self.masks = [inputs if position > 1 else 0, width, width]  # how many: inputs, spectral, spatial
         if random:
-            chance = torch.rand(sum(self.masks)) if start is None else torch.full((sum(self.masks),), start)
+            chance = torch.rand(sum(self.masks)) if start is None else torch.full((sum(self.masks),), float(start))
             self.chance = nn.Parameter(chance)
 
     def forward(self, features: list[Tensor], masks: Tensor | None) -> Tensor:

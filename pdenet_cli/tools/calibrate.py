@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,7 +22,6 @@ from pdenet_cli.inference import Posterior
 from pdenet_cli.models import (
     SUFFIX,
     Model,
-    ModelSpec,
     choose_device,
     find_model,
     load_model,
@@ -31,7 +29,7 @@ from pdenet_cli.models import (
     training_tensors,
 )
 from pdenet_cli.report import hashes
-from pdenet_cli.tools.truths import Settings, first_repeated, open_truth, truth_view
+from pdenet_cli.tools.truths import Settings, first_repeated, open_truth, trained_on, truth_view
 
 Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
 Say = Callable[[str], None]
@@ -179,18 +177,10 @@ def _errors(
     """The errors on one scene."""
     spec = posterior.model.spec
     with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
-        if settings.part == "whole" and _trained_on(path, settings, spec):
+        if trained_on(path, settings, spec):
             say(f"{path}: the model was trained on this scene, so its intervals will be too narrow on others.")
-        truth = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands)
+        truth = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands, say=say)
         low = coarse(truth, degradation, posterior.seed, settings.memory)
         guess = Guess(*(scratch(Path(folder), low, spec.scale) for _ in range(4)))
         run(low, posterior, guess.outputs, settings.memory, watch, say)
         return errors_of(truth, guess)
-
-
-def _trained_on(path: Path, settings: Settings, spec: ModelSpec) -> bool:
-    """Whether the model's training data had these very numbers, whichever bands calibrate it."""
-    with open_truth(path, replace(settings, bands=None)) as cube:
-        shape = list(cube.meta.shape())
-        alike = {fact.get("sha256") for fact in spec.data if list(fact.get("shape", ())) == shape}
-        return bool(alike) and sha256(cube.read().data).hexdigest() in alike

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from pdenet_cli.calibration import LEVEL, Calibration
-from pdenet_cli.cube import Cube
+from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import PdenetError, UsageError
+from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.evaluation import study
 from pdenet_cli.evaluation.look import TRUTH, Look
 from pdenet_cli.evaluation.results import Evaluation, SceneResult, Scores
@@ -26,7 +29,7 @@ from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, choo
 from pdenet_cli.radiometry import says_scale
 from pdenet_cli.report import hashes
 from pdenet_cli.summaries import MEAN
-from pdenet_cli.tools.truths import Settings, first_repeated, open_truth, truth_view
+from pdenet_cli.tools.truths import Settings, first_repeated, open_truth, trained_on, truth_view
 
 Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
 Say = Callable[[str], None]
@@ -37,11 +40,14 @@ def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: Settin
     """Score one cube against another of the same shape; `scale` is the one that ERGAS speaks of."""
     started = time.monotonic()
     factor = scale or DEFAULT_SCALE
-    with open_truth(truth, settings) as target, open_truth(guess, settings) as other:
+    notes: list[str] = []
+    with open_truth(truth, settings) as target, _open_estimate(guess, settings) as other:
         if other.meta.shape() != target.meta.shape():
             met = f"{guess} is {_size(other)} and {truth} {_size(target)}"
             raise UsageError(f"{met} (bands x rows x columns); only cubes of one shape can be compared.")
-        view = truth_view(target, factor, settings, multiple=1, count=target.meta.bands)  # all, as they are
+        notes += _other_wavelengths(other.meta, target.meta)
+        # All bands, as they are.
+        view = truth_view(target, factor, settings, multiple=1, count=target.meta.bands, say=notes.append)
         # The truth decides what 0 and 1 are; how its numbers are scaled is the estimate's own affair.
         radiometry = view.radiometry.for_twin(target.meta, other.meta)
         name = guess.name if guess.name != TRUTH else str(guess)
@@ -49,9 +55,33 @@ def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: Settin
         scene = _result(truth.name, view, {name: View(other, radiometry, view.bands, view.part)}, factor, settings)
     job = settings.job(factor) | {"estimate": {"path": str(guess), "inputs": hashes(other.files)}}
     note = "does not say how its numbers are scaled: they are read as if they were the other cube's."
-    notes = (f"{silent[0].name} {note}",) if len(silent) == 1 else ()
+    if len(silent) == 1:
+        notes.append(f"{silent[0].name} {note}")
     metrics = PROTOCOLS[settings.protocol].metrics(factor)
-    return Evaluation(job, metrics, (scene,), seconds=_since(started), notes=notes)
+    return Evaluation(job, metrics, (scene,), seconds=_since(started), notes=tuple(notes))
+
+
+def _open_estimate(guess: Path, settings: Settings) -> Cube:
+    """The estimate, whose one cube may be called otherwise than that of the truth."""
+    try:
+        return open_truth(guess, settings)
+    except FormatError:
+        if settings.variable is None:
+            raise
+        with suppress(PdenetError):
+            return open_truth(guess, replace(settings, variable=None))
+        raise
+
+
+def _other_wavelengths(own: CubeMeta, truth: CubeMeta) -> list[str]:
+    """What to say where two cubes are not of the same bands."""
+    ours, theirs = own.wavelengths_nm, truth.wavelengths_nm
+    if ours is None or theirs is None or len(theirs) < 2:
+        return []
+    apart = np.abs(ours - theirs).max()
+    if apart <= np.median(np.abs(np.diff(theirs))) / 2:
+        return []
+    return [f"The wavelengths of the two differ by up to {apart:.4g} nm; bands are compared by their number."]
 
 
 class Contest:
@@ -157,7 +187,10 @@ class Contest:
             # A network for a fixed number of bands must get them all, and then all systems do.
             counts = [p.network.bands for p in self.posteriors.values() if p.network.bands is not None]
             count = next(iter(counts), None)
-            truth = truth_view(cube, self.scale, self.settings, multiple=self.scale, count=count)
+            truth = truth_view(cube, self.scale, self.settings, multiple=self.scale, count=count, say=say)
+            for system, posterior in self.posteriors.items():
+                if trained_on(path, self.settings, posterior.model.spec):
+                    say(f"{name}: {system} was trained on this scene; on others it will be worse.")
             low = coarse(truth, self.degradation, self.seed, self.settings.memory)
             views: dict[str, View] = {}
             seconds: dict[str, float] = {}
@@ -165,19 +198,19 @@ class Contest:
             trusts: dict[str, Trust] = {}
             for system, posterior in self.posteriors.items():
                 started = time.monotonic()
-                cube = scratch(Path(folder), low, self.scale)
+                estimate = scratch(Path(folder), low, self.scale)
                 options: Any = dict(
                     memory=self.settings.memory, watch=partial(watch, f"{name}: {system}"), say=say
                 )
                 if system in self.calibrations:
-                    guess = Guess(cube, *(scratch(Path(folder), low, self.scale) for _ in range(3)))
+                    guess = Guess(estimate, *(scratch(Path(folder), low, self.scale) for _ in range(3)))
                     run(low, posterior, guess.outputs, **options)
                     trusts[system] = trust(truth, guess, self.calibrations[system], self.level)
                 elif len(self.samples) > 1 and posterior.network.random:
-                    drawn[system] = self._study(truth, low, posterior, cube, options)
+                    drawn[system] = self._study(truth, low, posterior, estimate, options)
                 else:
-                    run(low, posterior, [(MEAN, cube)], **options)
-                views[system] = View.whole(cube)
+                    run(low, posterior, [(MEAN, estimate)], **options)
+                views[system] = View.whole(estimate)
                 seconds[system] = _since(started)
             result = _result(name, truth, views, self.scale, self.settings, seconds)
             return replace(result, uncertainty=trusts), drawn

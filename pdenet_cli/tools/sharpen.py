@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -104,7 +105,8 @@ class Job:
         self.delivery.refuse((scene, *self.source.files))
         if not settings.resume and not settings.forecast:
             self.delivery.refuse_existing()
-        self.survey = Survey.of(self.source)
+        # What is written rests on it: a hole or a bright pixel that was not looked at would be lost.
+        self.survey = Survey.of(self.source) if settings.forecast else Survey.of(self.source, sys.maxsize)
         self.usable = self.survey.bands_for(self.source.meta, network.bands)
         if not self.usable:
             raise FormatError(f"{scene}: every band is marked bad or empty; there is nothing to sharpen.")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pdenet_cli.formats import files_of, open_cube
 from pdenet_cli.formats.output import refuse_scenes
 from pdenet_cli.inference import ENSEMBLES
 from pdenet_cli.metrics import PROTOCOLS
+from pdenet_cli.models import ModelSpec
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.report import versions
 from pdenet_cli.survey import Survey
@@ -93,11 +95,31 @@ def refuse_to_replace(outputs: Sequence[Path], scenes: Sequence[Path], settings:
             refuse_scenes(outputs, (scene, *own, *others))
 
 
-def truth_view(cube: Cube, scale: int, settings: Settings, multiple: int, count: int | None) -> View:
+def trained_on(path: Path, settings: Settings, spec: ModelSpec) -> bool:
+    """Whether a model has learned from what it is tried on: these very numbers, whichever bands are compared."""
+    facts = list(spec.learned_from())
+    if not facts or settings.part != "whole":  # training keeps away from the other part
+        return False
+    with open_truth(path, replace(settings, bands=None)) as cube:
+        shape = list(cube.meta.shape())
+        alike = {fact.get("sha256") for fact in facts if fact.get("shape") == shape}
+        return bool(alike) and sha256(cube.read().data).hexdigest() in alike
+
+
+def truth_view(
+    cube: Cube,
+    scale: int,
+    settings: Settings,
+    multiple: int,
+    count: int | None,
+    say: Callable[[str], None] = lambda text: None,
+) -> View:
     """What is compared of a truth: the bands for networks that take `count` of them, None for any number, and of
-    the part that was asked for a `multiple` of pixels.
+    the part that was asked for a `multiple` of pixels. `say` is told what looks wrong.
     """
     survey = Survey.of(cube)
+    for note in survey.notes:
+        say(f"{cube.path.name}: {note}.")
     bands = survey.bands_for(cube.meta, count)
     if not bands:
         raise FormatError(f"{cube.path}: every band is marked bad or empty; nothing is left to compare.")

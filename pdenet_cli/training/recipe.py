@@ -55,9 +55,9 @@ class Recipe:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.type == "int" and not isinstance(value, int):
+            if field.type == "int" and type(value) is not int:
                 raise UsageError(f"--recipe: {field.name}={value} is not a whole number.")
-            if field.type == "float" and not (isinstance(value, int | float) and isfinite(value) and value >= 0):
+            if field.type == "float" and not (type(value) in (int, float) and isfinite(value) and value >= 0):
                 raise UsageError(f"--recipe: {field.name}={value} is not a number from 0 on.")
         if self.lr <= 0 or min(self.batch, self.patch, self.bands) < 1:
             raise UsageError("--lr, --batch, --patch and --patch-bands must be positive.")

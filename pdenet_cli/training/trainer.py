@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, TrainingError, UsageError
-from pdenet_cli.models import BICUBIC, Model
+from pdenet_cli.models import BICUBIC, MAX_SIZE, Model
 from pdenet_cli.networks import NETWORKS, Draw, Network, Rival, build_network
 from pdenet_cli.training.learner import Learner
 from pdenet_cli.training.patches import Patch, Patches
@@ -47,6 +47,8 @@ def new_network(name: str, config: str | None, scale: int, seed: int, start: flo
     config = config or ("small" if "small" in configs else next(iter(configs)))
     known = [field for field in asdict(next(iter(configs.values()))) if field != "scale"]  # an option of its own
     size, changes = changed("--config", config, configs, known)
+    for field, value in changes.items():
+        _refuse_odd(field, value, {type(asdict(usual)[field]) for usual in configs.values()})
     values = asdict(configs[size]) | {"scale": scale} | changes
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -56,6 +58,17 @@ def new_network(name: str, config: str | None, scale: int, seed: int, start: flo
             if parameter.endswith(".tail"):  # small corrections at first: a run starts near bicubic
                 weight.mul_(start)
     return network
+
+
+def _refuse_odd(field: str, value: Any, kinds: Collection[type]) -> None:
+    """Stop where a field of a configuration, which usually has one of these `kinds`, is to be something else."""
+    met = f"--config: {field}={value}"
+    if value is None and type(None) in kinds:
+        return
+    if float in kinds and not (type(value) in (int, float) and 0 < value <= 1):
+        raise UsageError(f"{met} is not a number above 0, up to 1.")
+    if int in kinds and not (type(value) is int and 0 <= value <= MAX_SIZE):
+        raise UsageError(f"{met} is not a whole number up to {MAX_SIZE:,}.")
 
 
 def started_from(network: Network, model: Model) -> Network:
