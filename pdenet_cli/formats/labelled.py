@@ -7,19 +7,19 @@ that xarray, GDAL and netCDF tools understand it. What we read may be much poore
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from pdenet_cli.cube import INTERLEAVES, CubeMeta, Pixels, Sliceable
-from pdenet_cli.errors import FormatError, OutputError
+from pdenet_cli.errors import OutputError
 from pdenet_cli.formats import attributes as words
-from pdenet_cli.formats import coordinates, crs, envi_header
+from pdenet_cli.formats import coordinates, crs, placing
 from pdenet_cli.formats.base import OpenOptions
 from pdenet_cli.formats.choosing import OneBand, Variable, choose_axes, choose_variable, interleave
+from pdenet_cli.formats.store import Store, distance, units_text
 from pdenet_cli.georeference import Georeference
 from pdenet_cli.radiometry import held
 
@@ -28,25 +28,8 @@ INTERNAL |= {"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_stri
 INTERNAL |= {"coordinates", "grid_mapping", "Conventions", "_FillValue", *words.PLACE}
 """Attributes that describe how one file is built: never carried over to another."""
 
-ENVI_PLACE = {"map info", "coordinate system string"}
-"""ENVI's words for the place of a scene, which some tools keep as attributes; they hold for one grid only."""
-
 PER_BAND = ("wavelengths", "fwhm", "good_bands")
 LENGTH_UNITS = re.compile(r"^\s*(nm|um|µm|μm|nano|micro)", re.IGNORECASE)
-
-
-class Store(Protocol):
-    """A file or folder of named arrays."""
-
-    @property
-    def path(self) -> Path: ...
-    def variables(self) -> list[Variable]: ...
-    def variable(self, name: str) -> Variable: ...
-    def array(self, name: str) -> Sliceable: ...
-    def attributes(self, name: str) -> dict[str, Any]: ...
-    def dimensions(self, name: str) -> Sequence[str]: ...
-    def small(self, name: str) -> Any: ...
-    def fill(self, name: str) -> float | None: ...
 
 
 def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
@@ -76,7 +59,7 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
     if "nodata" not in fields and (fill := store.fill(chosen.name)):  # 0 is everybody's default, and data
         fields["nodata"] = fill
         more = (*more, f"its fill value {fill:.10g} is taken for nodata")
-    place, doubts = _place(store, chosen.name, said, along)
+    place, doubts = placing.placed(store, chosen.name, said, along)
     assert chosen.dtype is not None
     meta = CubeMeta(
         bands=sizes["b"],
@@ -94,11 +77,7 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
 
 
 def _is_internal(name: str) -> bool:
-    return name in INTERNAL or _envi_name(name) in ENVI_PLACE
-
-
-def _envi_name(name: str) -> str:
-    return name.lower().replace("_", " ")
+    return name in INTERNAL or placing.envi_name(name) in placing.ENVI_PLACE
 
 
 def _field(name: str) -> str | None:
@@ -130,89 +109,22 @@ def _beside(
 ) -> dict[str, Any]:
     """What variables near `home` say of its bands; of two that say the same the nearer one."""
     found: dict[str, Any] = {}
-    for name, values in sorted(lists, key=lambda item: _distance(home, item[0])):
+    for name, values in sorted(lists, key=lambda item: distance(home, item[0])):
         kind = _field(name)
         if len(values) == bands and kind is not None and kind not in found:
             found[kind] = values
             if kind == "wavelengths":
                 found |= _units(store, name)
-    if "wavelengths" not in found and band_scale and LENGTH_UNITS.match(_units_text(store, band_scale)):
+    if "wavelengths" not in found and band_scale and LENGTH_UNITS.match(units_text(store, band_scale)):
         values = store.small(band_scale)
         if isinstance(values, list) and len(values) == bands:
             found |= {"wavelengths": values} | _units(store, band_scale)
     return found
 
 
-def _distance(a: str, b: str) -> int:
-    here, there = a.split("/")[:-1], b.split("/")[:-1]
-    common = 0
-    while common < min(len(here), len(there)) and here[common] == there[common]:
-        common += 1
-    return len(here) + len(there) - 2 * common
-
-
-def _units_text(store: Store, name: str) -> str:
-    try:
-        return str(store.attributes(name).get("units", ""))
-    except FormatError:
-        return ""  # the name of a dimension need not be that of a coordinate
-
-
 def _units(store: Store, name: str) -> dict[str, str]:
-    text = _units_text(store, name)
+    text = units_text(store, name)
     return {"wavelength_units": text} if text else {}
-
-
-def _place(
-    store: Store, name: str, said: Mapping[str, Any], along: Mapping[str, str]
-) -> tuple[Georeference, tuple[str, ...]]:
-    """Where the scene lies: by its grid mapping, its own attributes, regular x and y, or ENVI's map info."""
-    rows, columns = (_coordinate(store, along.get(axis, "")) for axis in "rc")
-    place = _mapped(store, name, said, (columns and columns.metres) or 1.0)
-    doubts: tuple[str, ...] = ()
-    if place == Georeference():
-        place = words.understood_place({n: v for n, v in said.items() if n in words.PLACE})
-    if place.transform is None and not place.points and rows and columns:
-        place, doubts = coordinates.placed(place, rows, columns)
-    if place.transform is None and not place.points:
-        place = _map_info(store.path, said, place)
-    return place, doubts
-
-
-def _mapped(store: Store, name: str, said: Mapping[str, Any], metres: float) -> Georeference:
-    """What the grid mapping of a variable says, in a text or in the parameters of the CF conventions."""
-    mapping = said.get("grid_mapping")
-    if not isinstance(mapping, str):
-        return Georeference()
-    mapping = mapping.partition(":")[0].strip()
-    for candidate in (f"{name.rpartition('/')[0]}/{mapping}", mapping):
-        try:
-            values = store.attributes(candidate.strip("/"))
-        except FormatError:
-            continue
-        place = words.understood_place(values)
-        return replace(place, crs=place.crs or coordinates.described(values, metres))
-    return Georeference()
-
-
-def _coordinate(store: Store, name: str) -> coordinates.Coordinate | None:
-    """The coordinate of this name, if its numbers have a unit: mere counts of pixels have none."""
-    units = _units_text(store, name) if name else ""
-    values = words.numbers(store.small(name)) if units else None
-    if values is None or len(values) < 2:
-        return None
-    kind = store.variable(name).dtype
-    rounding = float(np.finfo(kind).eps) if kind is not None and kind.kind == "f" else 0.0
-    return coordinates.Coordinate(name, values, units, rounding)
-
-
-def _map_info(path: Path, said: Mapping[str, Any], place: Georeference) -> Georeference:
-    texts = {_envi_name(n): v for n, v in said.items() if _envi_name(n) in ENVI_PLACE and isinstance(v, str)}
-    try:
-        told = envi_header.Header(path, texts).georeference()
-    except ValueError:
-        return place
-    return replace(told, crs=place.crs or told.crs, rpc=place.rpc) if texts else place
 
 
 @dataclass(frozen=True)
