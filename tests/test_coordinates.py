@@ -211,7 +211,8 @@ def test_a_rotated_transform_and_counts_of_pixels_leave_the_place_as_it_is(tmp_p
     for first in (0, 0.5, 1, 7):
         counts = gridded(tmp_path / "b.nc", first + np.arange(5.0), first + np.arange(6.0), None, UTM_33)
         assert counts.georeference.transform == (500000, 30, 0, 4500000, 0, -30)
-        assert not metres.notes and not counts.notes
+        assert not counts.notes
+    assert not metres.notes
 
 
 @pytest.mark.parametrize(("names", "code"), [("yx", 32633), (("northing", "easting"), 32633), ("yx", 2263)])

@@ -46,6 +46,15 @@ def _create_netcdf(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     return create_labelled(parts[0], meta)
 
 
-FORMAT = Format("HDF5", (".h5", ".hdf5", ".he5"), lambda path, head: is_hdf5(head), _open, _create)
-NETCDF = Format("netCDF", (".nc",), lambda path, head: head[:4] in CLASSIC, _refuse_classic, _create_netcdf)
+FORMAT = Format(
+    "HDF5", (".h5", ".hdf5", ".he5"), lambda path, head: is_hdf5(head), _open, _create, named=labelled.by_planes
+)
+NETCDF = Format(
+    "netCDF",
+    (".nc",),
+    lambda path, head: head[:4] in CLASSIC,
+    _refuse_classic,
+    _create_netcdf,
+    named=labelled.by_planes,
+)
 """netCDF-4 is HDF5 and opened as such; what only netCDF has is its older format, and its suffix."""

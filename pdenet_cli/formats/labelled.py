@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,12 @@ class Part:
 
 DIMENSIONS = {"b": "band", "r": "y", "c": "x"}
 TAKEN = {"band", "y", "x", "wavelength", "fwhm", "spatial_ref", "zarr.json"}
+
+
+def by_planes(path: Path, meta: CubeMeta) -> CubeMeta:
+    """The layout of an output of any name: the bands first or last, never between rows and columns."""
+    # GDAL takes the two last axes for a picture; only where they are columns and bands it knows better.
+    return replace(meta, interleave="bsq") if meta.interleave == "bil" else meta
 
 
 def layout(meta: CubeMeta) -> list[Part]:

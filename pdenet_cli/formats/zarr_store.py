@@ -266,4 +266,4 @@ def _chunks(meta: CubeMeta, axes: str) -> tuple[int, ...]:
     return tuple(sizes[axis] for axis in axes)
 
 
-FORMAT = Format("Zarr", (".zarr",), _recognises, _open, _create)
+FORMAT = Format("Zarr", (".zarr",), _recognises, _open, _create, named=labelled.by_planes)
