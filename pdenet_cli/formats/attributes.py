@@ -5,6 +5,7 @@ Our own files use ENVI's words with underscores; foreign ones are understood by 
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -37,6 +38,10 @@ FIELDS = {word: field for field, words in _USUAL.items() for word in words.split
 
 PLACE = ("crs_wkt", "crs", "GeoTransform", "pixel_is_point", "anchor", "points", "rpc", "native")
 """The names under which a georeference is kept."""
+
+
+OURS_ONLY = ("points", "anchor", "rpc", "native")
+"""Those of them that are our own words, and may be anything in a file of somebody else's."""
 
 
 def field_of(name: str) -> str | None:
@@ -147,6 +152,17 @@ def spoken(meta: CubeMeta) -> dict[str, Any]:
     return {name: _listed(value) for name, value in values.items() if value is not None}
 
 
+def is_spectrum(values: Any) -> bool:
+    """Whether numbers can be nothing but wavelengths of bands, in nanometres or micrometres."""
+    found = numbers(values) if isinstance(values, list) else None
+    if found is None or any(not a < b for a, b in itertools.pairwise(found)):
+        return False
+    if 200 <= found[0] and found[-1] <= 20_000:
+        return True
+    # Small whole numbers are those of the bands themselves.
+    return 0.2 <= found[0] and found[-1] <= 20 and not all(value.is_integer() for value in found)
+
+
 def spoken_extra(meta: CubeMeta, taken: Mapping[str, Any]) -> dict[str, Any]:
     """The rest of a header as values that any attribute can hold: texts, numbers, lists of either."""
     return {
@@ -181,6 +197,12 @@ def spoken_place(where: Georeference) -> dict[str, Any]:
         "native": where.native and _json(where.native),
     }
     return {name: value for name, value in values.items() if value}
+
+
+def place_words(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some named values that say where a scene lies; our own words only beside a known one."""
+    known = "crs_wkt" in values or "GeoTransform" in values
+    return {n: v for n, v in values.items() if n in PLACE and (known or n not in OURS_ONLY)}
 
 
 def understood_place(values: Mapping[str, Any]) -> Georeference:

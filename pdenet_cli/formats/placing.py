@@ -33,7 +33,7 @@ def placed(
     rows, columns = (_coordinate(store, along.get(axis, "")) for axis in "rc")
     place = _mapped(store, name, said, (columns and columns.metres) or 1.0)
     if place == Georeference():
-        place = words.understood_place({n: v for n, v in said.items() if n in words.PLACE})
+        place = words.understood_place(words.place_words(said))
     doubts: tuple[str, ...] = ()
     if rows and columns and not place.points:
         place, doubts = _by_coordinates(place, rows, columns)
