@@ -40,6 +40,9 @@ PLACE = ("crs_wkt", "crs", "GeoTransform", "pixel_is_point", "anchor", "points",
 """The names under which a georeference is kept."""
 
 
+NANOMETRES, MICROMETRES = (200.0, 20_000.0), (0.2, 20.0)
+"""From where to where bands of light lie."""
+
 OURS_ONLY = ("points", "anchor", "rpc", "native")
 """Those of them that are our own words, and may be anything in a file of somebody else's."""
 
@@ -155,12 +158,19 @@ def spoken(meta: CubeMeta) -> dict[str, Any]:
 def is_spectrum(values: Any) -> bool:
     """Whether numbers can be nothing but wavelengths of bands, in nanometres or micrometres."""
     found = numbers(values) if isinstance(values, list) else None
-    if found is None or any(not a < b for a, b in itertools.pairwise(found)):
-        return False
-    if 200 <= found[0] and found[-1] <= 20_000:
-        return True
-    # Small whole numbers are those of the bands themselves.
-    return 0.2 <= found[0] and found[-1] <= 20 and not all(value.is_integer() for value in found)
+    return (
+        found is not None
+        and are_wavelengths(values)
+        and all(a < b for a, b in itertools.pairwise(found))
+        # Small whole numbers are those of the bands themselves.
+        and (found[0] >= NANOMETRES[0] or not all(value.is_integer() for value in found))
+    )
+
+
+def are_wavelengths(values: Any) -> bool:
+    """Whether all numbers are as large as wavelengths are, in nanometres or in micrometres."""
+    found = numbers(values) or (0.0,)
+    return any(all(low <= value <= high for value in found) for low, high in (NANOMETRES, MICROMETRES))
 
 
 def spoken_extra(meta: CubeMeta, taken: Mapping[str, Any]) -> dict[str, Any]:

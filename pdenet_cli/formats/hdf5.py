@@ -8,7 +8,7 @@ import numpy as np
 
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.formats import labelled, products
+from pdenet_cli.formats import labelled, products, swaths
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.hdf5_guard import GuardedFile, is_hdf5
 from pdenet_cli.formats.hdf5_writing import create_labelled
@@ -25,7 +25,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
             meta, array, axes = labelled.read(guarded, options)
         if products.is_emit(guarded):
             meta = products.place_emit(guarded, meta)
-        meta = products.place_neon(guarded, meta)
+        meta = swaths.place_swath(guarded, products.place_neon(guarded, meta))
         return Cube(path, meta, array, axes, guarded.file.close)
     except BaseException:
         guarded.file.close()

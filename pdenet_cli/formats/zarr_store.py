@@ -16,7 +16,7 @@ import numpy as np
 
 from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta, Pixels
 from pdenet_cli.errors import FormatError, OutputError, PdenetError
-from pdenet_cli.formats import labelled
+from pdenet_cli.formats import labelled, swaths
 from pdenet_cli.formats.attributes import numbers
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import Variable
@@ -227,7 +227,7 @@ def _recognises(path: Path, head: bytes) -> bool:
 def _open(path: Path, options: OpenOptions) -> Cube:
     folder = Folder(path)
     meta, array, axes = labelled.read(folder, options)
-    return Cube(path, meta, array, axes)
+    return Cube(path, swaths.place_swath(folder, meta), array, axes)
 
 
 def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
