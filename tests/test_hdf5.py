@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError, UsageError
-from pdenet_cli.formats import hdf5, limits
-from pdenet_cli.georeference import Georeference
+from pdenet_cli.formats import ground_grid, hdf5, limits
+from pdenet_cli.georeference import Georeference, GroundPoint
 from tests.test_mat import full, numbers, shapes, write
 
 SECRET = b"the secret of another file " * 40
@@ -317,6 +317,83 @@ def test_a_scene_across_180_degrees_lies_on_one_side_of_the_world(tmp_path):
         file["location/lon"][:] = np.where(east > 180, east - 360, east)
     for point in open_cube(tmp_path / "emit.nc").meta.georeference.points:
         assert point.x == pytest.approx(179.9 + (point.column - 0.5) / 100)
+
+
+def swath(rows=20, columns=30, system="EPSG:4326", left_out=0):
+    """A place by points that no straight lines of equal steps join, upscaled by 2."""
+    at = [(row, column) for row in (0, 4, 9) for column in (0, 3, 7, 14)][left_out:]
+    points = tuple(
+        GroundPoint(c + 0.5, r + 0.5, 8 + c / 100 + r * c / 1e4, 50 - r / 100 + r * r / 1e3) for r, c in at
+    )
+    return dict(georeference=Georeference(crs=system, points=points).upscaled(2)), numbers((3, rows, columns))
+
+
+def degrees(path):
+    """The latitudes and longitudes that others find in a file, and what they are called."""
+    if path.suffix == ".zarr":
+        group = pytest.importorskip("zarr").open_group(path, mode="r")
+        return {name: group[name][:] for name in ("lat", "lon")}, group["cube"].attrs["coordinates"]
+    with h5py.File(path) as file:
+        assert [dim[0].name for dim in file["lat"].dims] == ["/y", "/x"]
+        assert file["lat"].attrs["units"] == "degrees_north"
+        return {name: file[name][()] for name in ("lat", "lon")}, file["cube"].attrs["coordinates"]
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".nc", ".zarr"])
+def test_points_become_degrees_of_every_pixel_and_stay_points_to_us(suffix, tmp_path, monkeypatch):
+    monkeypatch.setattr(ground_grid, "BLOCK_NUMBERS", 70)  # two rows at a time
+    said, pixels = swath()
+    path = tmp_path / f"a{suffix}"
+    write(path, pixels, wavelengths=(1.0, 2.0, 3.0), **said)
+    with open_cube(path) as cube:
+        np.testing.assert_array_equal(cube.read(), pixels)
+        assert cube.meta.georeference == said["georeference"]
+        assert not cube.meta.extra
+    found, called = degrees(path)
+    assert called == "wavelength lat lon"
+    interpolate = pytest.importorskip("scipy.interpolate").RegularGridInterpolator
+    points = said["georeference"].points
+    at = sorted({p.row for p in points}), sorted({p.column for p in points})
+    centres = np.moveaxis(np.mgrid[:20, :30] + 0.5, 0, -1)
+    for name, known in (("lat", [p.y for p in points]), ("lon", [p.x for p in points])):
+        between = interpolate(at, np.reshape(known, (3, 4)), bounds_error=False, fill_value=None)
+        np.testing.assert_allclose(found[name], between(centres), rtol=1e-12)
+
+
+def test_points_that_are_no_grid_or_not_in_degrees_stay_what_they_are(tmp_path):
+    for settings in (dict(left_out=1), dict(system="EPSG:32633"), dict(system=None)):
+        said, pixels = swath(**settings)
+        write(tmp_path / "a.nc", pixels, **said)
+        assert open_cube(tmp_path / "a.nc").meta.georeference == said["georeference"]
+        with h5py.File(tmp_path / "a.nc") as file:
+            assert "lat" not in file
+
+
+def test_an_interrupted_output_with_degrees_keeps_its_pixels(tmp_path):
+    said, pixels = swath()
+    meta, parts = CubeMeta(*pixels.shape, pixels.dtype, **said), (tmp_path / "part",)
+    assert hdf5.FORMAT.create is not None
+    hdf5.FORMAT.create(parts, meta).write(meta.window, pixels)
+    before = parts[0].read_bytes()
+    np.testing.assert_array_equal(hdf5.FORMAT.create(parts, meta).read(), pixels)
+    assert parts[0].read_bytes() == before
+
+
+def test_gdal_finds_the_degrees_of_every_pixel(tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    said, pixels = swath()
+    write(tmp_path / "a.nc", pixels, **said)
+    try:
+        with rasterio.open(f"netcdf:{tmp_path / 'a.nc'}:cube") as found:
+            places, seen = found.tags(ns="GEOLOCATION"), found.read()
+        with rasterio.open(places["Y_DATASET"]) as found:
+            latitudes = found.read(1)
+    except rasterio.errors.RasterioIOError as error:
+        pytest.skip(f"this GDAL has no netCDF driver: {error}")
+    assert places["X_DATASET"].endswith(":lon")
+    # Without a coordinate for each row GDAL begins below, with the latitudes as with the pixels.
+    np.testing.assert_array_equal(seen[:, ::-1], pixels)
+    np.testing.assert_array_equal(latitudes[::-1], degrees(tmp_path / "a.nc")[0]["lat"])
 
 
 def netcdf(path, cubes, sizes, lists=None):

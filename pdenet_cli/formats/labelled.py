@@ -27,6 +27,7 @@ from pdenet_cli.formats.choosing import (
     interleave,
     single_axis,
 )
+from pdenet_cli.formats.ground_grid import GroundGrid, degrees_of
 from pdenet_cli.formats.store import Store
 from pdenet_cli.formats.views import Unsigned, WithoutAxis, unsigned
 from pdenet_cli.georeference import Georeference
@@ -141,12 +142,12 @@ class Part:
 
     name: str
     dimensions: tuple[str, ...]
-    values: Pixels | None
+    values: Pixels | GroundGrid | None
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
 DIMENSIONS = {"b": "band", "r": "y", "c": "x"}
-TAKEN = {"band", "y", "x", "wavelength", "fwhm", "spatial_ref", "zarr.json"}
+TAKEN = {"band", "y", "x", "lat", "lon", "wavelength", "fwhm", "spatial_ref", "zarr.json"}
 
 
 def by_planes(path: Path, meta: CubeMeta) -> CubeMeta:
@@ -169,7 +170,11 @@ def layout(meta: CubeMeta) -> list[Part]:
         parts.append(Part("wavelength", ("band",), np.asarray(meta.wavelengths, "<f8"), units))
     if meta.fwhm is not None:
         parts.append(Part("fwhm", ("band",), np.asarray(meta.fwhm, "<f8")))
-    beside = [part.name for part in parts if part.dimensions == ("band",)]
+    for name, grid in degrees_of(meta).items():
+        latitude = {"standard_name": "latitude", "units": "degrees_north"}
+        longitude = {"standard_name": "longitude", "units": "degrees_east"}
+        parts.append(Part(name, ("y", "x"), grid, latitude if name == "lat" else longitude))
+    beside = [part.name for part in parts if part.dimensions != (part.name,)]
     if beside:
         said["coordinates"] = " ".join(beside)
     if meta.georeference != Georeference():
