@@ -360,9 +360,29 @@ def test_points_become_degrees_of_every_pixel_and_stay_points_to_us(suffix, tmp_
         np.testing.assert_allclose(found[name], between(centres), rtol=1e-12)
 
 
+@pytest.mark.parametrize("cut", [np.s_[4:, 6:], np.s_[::-1], np.s_[:-2]])
+def test_points_are_not_believed_where_the_degrees_moved_with_the_pixels(cut, tmp_path):
+    said, pixels = swath()
+    write(tmp_path / "a.nc", pixels, **said)
+    found, _ = degrees(tmp_path / "a.nc")
+    with h5py.File(tmp_path / "a.nc", "r+") as file:
+        for name, values in dict(found, cube=pixels.transpose(1, 2, 0)).items():
+            del file[name]
+            file[name] = values[cut]
+        file["cube"].attrs["grid_mapping"] = "spatial_ref"
+    meta = open_cube(tmp_path / "a.nc", axes="rcb").meta
+    if cut == np.s_[:-2]:  # the points still hold for what is left
+        assert meta.georeference == said["georeference"]
+        return
+    assert len(meta.georeference.points) > 12
+    lat = found["lat"][cut]
+    for point in meta.georeference.points:
+        assert point.y == lat[int(point.row), int(point.column)]
+
+
 def test_points_that_are_no_grid_or_not_in_degrees_stay_what_they_are(tmp_path):
-    for settings in (dict(left_out=1), dict(system="EPSG:32633"), dict(system=None)):
-        said, pixels = swath(**settings)
+    for odd in (dict(left_out=1), dict(system="EPSG:32633"), dict(system=None)):
+        said, pixels = swath(**odd)
         write(tmp_path / "a.nc", pixels, **said)
         assert open_cube(tmp_path / "a.nc").meta.georeference == said["georeference"]
         with h5py.File(tmp_path / "a.nc") as file:

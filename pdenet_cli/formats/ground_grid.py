@@ -27,16 +27,24 @@ class GroundGrid:
     shape: tuple[int, int]
     dtype = np.dtype("<f8")
 
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows make a few megabytes."""
+        return min(self.shape[0], max(1, BLOCK_NUMBERS // self.shape[1]))
+
     def blocks(self) -> Iterator[tuple[slice, Pixels]]:
-        """All rows in order, as many at once as make a few megabytes."""
-        rows, columns = self.shape
-        left, right = _between(self.at_columns, np.arange(columns) + 0.5)
+        """All rows in order, some at once."""
+        for first in range(0, self.shape[0], self.rows_at_once):
+            chosen = slice(first, min(first + self.rows_at_once, self.shape[0]))
+            yield chosen, self.rows(np.arange(chosen.start, chosen.stop))
+
+    def rows(self, wanted: Pixels) -> Pixels:
+        """Some rows, each as long as the picture is wide."""
+        left, right = _between(self.at_columns, np.arange(self.shape[1]) + 0.5)
+        above, below = _between(self.at_rows, wanted + 0.5)
         across = self.known[:, left] * (1 - right) + self.known[:, left + 1] * right  # (rows of points, columns)
-        step = max(1, BLOCK_NUMBERS // columns)
-        for first in range(0, rows, step):
-            chosen = slice(first, min(first + step, rows))
-            above, below = _between(self.at_rows, np.arange(chosen.start, chosen.stop) + 0.5)
-            yield chosen, across[above] * (1 - below[:, None]) + across[above + 1] * below[:, None]
+        found: Pixels = across[above] * (1 - below[:, None]) + across[above + 1] * below[:, None]
+        return found
 
 
 def _between(at: Pixels, places: Pixels) -> tuple[Pixels, Pixels]:

@@ -23,9 +23,9 @@ def _open(path: Path, options: OpenOptions) -> Cube:
             meta, array, axes = products.read_prisma(guarded)
         else:
             meta, array, axes = labelled.read(guarded, options)
-        if products.is_emit(guarded):
-            meta = products.place_emit(guarded, meta)
-        meta = swaths.place_swath(guarded, products.place_neon(guarded, meta))
+        meta = products.place_neon(guarded, meta)
+        is_emit = products.is_emit(guarded)
+        meta = products.place_emit(guarded, meta) if is_emit else swaths.place_swath(guarded, meta)
         return Cube(path, meta, array, axes, guarded.file.close)
     except BaseException:
         guarded.file.close()

@@ -12,28 +12,46 @@ from pdenet_cli.errors import FormatError
 from pdenet_cli.formats import crs
 from pdenet_cli.formats.attributes import numbers
 from pdenet_cli.formats.choosing import Variable
+from pdenet_cli.formats.ground_grid import degrees_of
 from pdenet_cli.formats.placing import LATITUDES, LONGITUDES
 from pdenet_cli.formats.store import Store, distance
 from pdenet_cli.georeference import Georeference, GroundPoint
 
 POINTS_A_SIDE = 32
+ROUNDED = 2e-5  # degrees, about two metres: what single precision may take from a longitude
 FEWEST = 3  # with less, nothing can be turned or stretched
 
 
 def place_swath(store: Store, meta: CubeMeta) -> CubeMeta:
-    """A cube that nothing else places, by the nearest latitudes and longitudes that a file has of its pixels."""
+    """A cube that nothing else places, by the nearest latitudes and longitudes that a file has of its pixels.
+
+    Points that these were made of, by us, place it too; but not if it was cut or flipped since.
+    """
     where = meta.georeference
-    if where.transform is not None or where.points or where.rpc:
+    if where.transform is not None or where.rpc:
         return meta
     pairs = _pairs(store.variables(), (meta.rows, meta.columns))
     if not pairs:
         return meta
     lat, lon = min(pairs, key=lambda pair: distance(meta.variable or "", pair[0]))
     try:
+        if where.points and not _has_moved(store, meta, lat, lon):
+            return meta
         found = placed(store, meta, lat, lon)
     except FormatError:
         return meta.noting(f"not placed: {lat} and {lon} cannot be read")
     return found if len(found.georeference.points) >= FEWEST else meta
+
+
+def _has_moved(store: Store, meta: CubeMeta, lat: str, lon: str) -> bool:
+    """Whether the degrees of the pixels at the corners are others than the points of a scene give."""
+    grids = degrees_of(meta)
+    for name, grid in zip((lat, lon), (grids.get("lat"), grids.get("lon")), strict=True):
+        for row in (0, meta.rows - 1):
+            given = _Scaled.of(store, name).row(row)[[0, -1]]
+            if grid is not None and not np.allclose(given, grid.rows(np.array([row]))[0, [0, -1]], 0, ROUNDED):
+                return True
+    return False
 
 
 def _pairs(variables: Sequence[Variable], size: tuple[int, int]) -> list[tuple[str, str]]:

@@ -252,7 +252,8 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
 def _make(group: Any, piece: labelled.Part, meta: CubeMeta, axes: str) -> None:
     about = dict(name=piece.name, dimension_names=piece.dimensions or None, attributes=piece.attributes)
     if isinstance(piece.values, GroundGrid):
-        group.create_array(shape=piece.values.shape, dtype=piece.values.dtype, **about)
+        grid, chunk = piece.values, (piece.values.rows_at_once, piece.values.shape[1])
+        group.create_array(shape=grid.shape, dtype=grid.dtype, chunks=chunk, **about)
         return
     if piece.values is not None:
         group.create_array(data=piece.values, **about)
