@@ -22,15 +22,15 @@ UTM = dict(
 )
 
 
-def gridded(path, y, x, units, mapping=None, **said):
-    """A netCDF file of one cube with coordinates of its pixels and, maybe, a grid mapping."""
+def gridded(path, y, x, units, mapping=None, names="yx", **said):
+    """A netCDF file of one cube with coordinates of its pixels, maybe with units, and maybe a grid mapping."""
     with h5py.File(path, "w") as file:
         cube = file.create_dataset("cube", data=numbers((3, len(y), len(x))))
-        for axis, (name, values) in enumerate(dict(band=np.arange(3), y=y, x=x).items()):
+        for axis, (name, values) in enumerate({"band": np.arange(3), names[0]: y, names[1]: x}.items()):
             file[name] = values
             file[name].make_scale(name)
             cube.dims[axis].attach_scale(file[name])
-        for name, unit in zip("yx", [units] * 2 if isinstance(units, str) else units, strict=True):
+        for name, unit in zip(names, [units] * 2 if isinstance(units, str) else units or (), strict=bool(units)):
             file[name].attrs["units"] = unit
         if mapping is not None:
             file["mapping"] = 0
@@ -174,6 +174,74 @@ def test_a_unit_without_a_name_is_written_as_a_number_of_metres(tmp_path):
     write(tmp_path / "a.nc", numbers((2, 3, 4)), georeference=place)
     with h5py.File(tmp_path / "a.nc") as file:
         assert file["x"].attrs["units"] == "0.9144 m"
+
+
+UTM_33 = wkt(32633) | dict(GeoTransform="500000 30 0 4500000 0 -30")
+
+
+@pytest.mark.parametrize("units", ["m", None])
+@pytest.mark.parametrize(
+    ("y", "x", "transform"),
+    [
+        (np.s_[10:20], np.s_[4:12], (500120, 30, 0, 4499700, 0, -30)),  # cut
+        (np.s_[::-1], np.s_[:], (500000, 30, 0, 4499400, 0, 30)),  # turned upside down
+        (np.s_[::2], np.s_[::2], (499985, 60, 0, 4500015, 0, -60)),  # every other pixel
+    ],
+)
+def test_coordinates_that_moved_with_the_pixels_are_believed_over_a_transform(y, x, transform, units, tmp_path):
+    north, east = 4499985 - 30.0 * np.arange(20), 500015 + 30.0 * np.arange(16)
+    mapping = UTM_33 | dict(anchor=[3.0, 4.0])
+    meta = gridded(tmp_path / "a.nc", north[y], east[x], units, mapping)
+    assert meta.georeference.transform == pytest.approx(transform)
+    assert meta.georeference.anchor == (0, 0)
+    assert meta.notes[-1] == "GeoTransform does not agree with x and y, which are taken"
+
+
+@pytest.mark.parametrize("north", [4499985 - 30.0 * np.arange(20), np.float32(4499987 - 30.0 * np.arange(20))])
+def test_a_transform_that_agrees_with_the_coordinates_is_kept_to_the_last_digit(north, tmp_path):
+    meta = gridded(tmp_path / "a.nc", north, 500015 + 30.0 * np.arange(16), "m", UTM_33)
+    assert meta.georeference.transform == (500000, 30, 0, 4500000, 0, -30)
+    assert not meta.notes
+
+
+def test_a_rotated_transform_and_counts_of_pixels_leave_the_place_as_it_is(tmp_path):
+    turned = UTM_33 | dict(GeoTransform="500000 30 5 4500000 5 -30")
+    metres = gridded(tmp_path / "a.nc", 30.0 * np.arange(5), 30.0 * np.arange(6), "m", turned)
+    assert metres.georeference.transform == (500000, 30, 5, 4500000, 5, -30)
+    for first in (0, 0.5, 1, 7):
+        counts = gridded(tmp_path / "b.nc", first + np.arange(5.0), first + np.arange(6.0), None, UTM_33)
+        assert counts.georeference.transform == (500000, 30, 0, 4500000, 0, -30)
+        assert not counts.notes
+    assert not metres.notes
+
+
+@pytest.mark.parametrize(("names", "code"), [("yx", 32633), (("northing", "easting"), 32633), ("yx", 2263)])
+def test_coordinates_without_a_unit_are_in_that_of_their_coordinate_system(names, code, tmp_path):
+    y, x = 4499985 - 30.0 * np.arange(5), 500015 + 30.0 * np.arange(6)
+    meta = gridded(tmp_path / "a.nc", y, x, None, wkt(code), names)
+    assert meta.georeference.transform == (500000, 30, 0, 4500000, 0, -30)
+    unit = {32633: "m", 2263: "US_survey_foot"}[code]
+    assert meta.notes == tuple(f"{name} has no unit, taken for {unit}" for name in names)
+
+
+@pytest.mark.parametrize(
+    ("names", "mapping"), [(("lat", "lon"), None), (("latitude", "longitude"), None), ("yx", wkt(4326))]
+)
+def test_degrees_without_a_unit_are_known_by_name_or_coordinate_system(names, mapping, tmp_path):
+    meta = gridded(tmp_path / "a.nc", 50 - 0.5 * np.arange(5), 10 + 0.5 * np.arange(6), None, mapping, names)
+    assert meta.georeference.transform == (9.75, 0.5, 0, 50.25, 0, -0.5)
+    assert pyproj.CRS(meta.georeference.crs) == pyproj.CRS(4326)
+    assert meta.notes == tuple(f"{name} has no unit, taken for degrees" for name in names)
+
+
+@pytest.mark.parametrize(
+    ("names", "mapping", "first"),
+    [("yx", None, 500), ("yx", wkt(32633), 0), ("yx", wkt(32633), 1), (("lat", "lon"), None, 400)],
+)
+def test_numbers_that_nothing_explains_place_no_scene(names, mapping, first, tmp_path):
+    meta = gridded(tmp_path / "a.nc", first + np.arange(5.0), first + np.arange(6.0), None, mapping, names)
+    assert meta.georeference.transform is None
+    assert (meta.georeference.crs is None) == (mapping is None)
 
 
 MAP_INFO = "{UTM, 1, 1, 500000, 4500000, 30, 30, 33, North, WGS-84}"

@@ -424,6 +424,24 @@ def test_a_resumed_run_goes_on_or_says_why_it_starts_again(scene, models, tmp_pa
     np.testing.assert_allclose(np.fromfile(tmp_path / "fine.img", "<i2"), np.frombuffer(whole, "<i2"), atol=1)
 
 
+@pytest.mark.parametrize("suffix", ["nc", "zarr"])
+def test_a_run_goes_on_in_a_format_that_orders_the_axes_of_a_scene_anew(suffix, scene, models, tmp_path):
+    if suffix == "zarr":
+        pytest.importorskip("zarr")
+    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
+    list(sharpen.Job(scene, tmp_path / f"whole.{suffix}", posterior, sharpen.Settings(tile=8)).run())
+    run = sharpen.Job(scene, tmp_path / f"fine.{suffix}", posterior, sharpen.Settings(tile=8)).run()
+    next(run), next(run), next(run)
+    run.close()
+    again = sharpen.Job(scene, tmp_path / f"fine.{suffix}", posterior, sharpen.Settings(tile=8, resume=True))
+    rest = again.run()
+    assert next(rest)[0] > 0
+    list(rest)
+    whole, fine = (open_cube(tmp_path / f"{name}.{suffix}") for name in ("whole", "fine"))
+    assert fine.meta.interleave == "bsq"
+    np.testing.assert_array_equal(fine.read(), whole.read())
+
+
 def test_lost_pixels_of_a_broken_off_run_are_made_again(scene, models, tmp_path):
     go_on = broken_off(scene, models, tmp_path)
     (tmp_path / ".fine.img.partial").unlink()

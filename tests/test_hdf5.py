@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError, UsageError
-from pdenet_cli.formats import hdf5, limits
+from pdenet_cli.formats import ground_grid, hdf5, limits
+from pdenet_cli.georeference import Georeference, GroundPoint
 from tests.test_mat import full, numbers, shapes, write
 
 SECRET = b"the secret of another file " * 40
@@ -31,9 +32,10 @@ relaxed = settings(max_examples=25, deadline=None, suppress_health_check=[Health
 def test_h5py_reads_what_we_write(shape, dtype, interleave, seed, tmp_path):
     pixels = numbers(shape, dtype, seed)
     write(tmp_path / "a.h5", pixels, interleave=interleave, variable="scene/reflectance")
+    interleave = {"bil": "bsq"}.get(interleave, interleave)  # bands between rows and columns are not for GDAL
     with h5py.File(tmp_path / "a.h5") as file:
         dataset = file["scene/reflectance"]
-        order = {"bsq": (0, 1, 2), "bil": (1, 0, 2), "bip": (2, 0, 1)}[interleave]
+        order = {"bsq": (0, 1, 2), "bip": (2, 0, 1)}[interleave]
         np.testing.assert_array_equal(dataset[()].transpose(order), pixels)
         assert dataset.dtype == np.dtype(dtype)
         assert sorted(dim[0].name for dim in dataset.dims) == ["/band", "/x", "/y"]
@@ -44,7 +46,7 @@ def test_h5py_reads_what_we_write(shape, dtype, interleave, seed, tmp_path):
 
 @pytest.mark.parametrize("suffix", [".h5", ".nc", ".zarr"])
 def test_every_word_about_a_cube_survives(suffix, tmp_path):
-    meta = write(tmp_path / f"a{suffix}", numbers((4, 5, 6), "<i2"), interleave="bil", **full())
+    meta = write(tmp_path / f"a{suffix}", numbers((4, 5, 6), "<i2"), interleave="bip", **full())
     with open_cube(tmp_path / f"a{suffix}") as cube:
         assert dataclasses.replace(cube.meta, notes=()) == meta
 
@@ -89,11 +91,13 @@ def test_netcdf_tools_read_what_we_write(tmp_path):
         assert "UTM zone 16N" in file["spatial_ref"].crs_wkt
 
 
-def test_gdal_reads_where_a_netcdf_output_lies(tmp_path):
+@pytest.mark.parametrize("interleave", ["bsq", "bil", "bip"])
+def test_gdal_reads_where_a_netcdf_output_lies(interleave, tmp_path):
     rasterio = pytest.importorskip("rasterio")
     place = dataclasses.replace(full()["georeference"], transform=(5e5, 30.0, 0.0, 4.6e6, 0.0, -30.0))
     pixels = numbers((4, 5, 6), "<i2")
-    write(tmp_path / "a.nc", pixels, **full() | dict(georeference=place, gains=None, offsets=None))
+    said = full() | dict(georeference=place, gains=None, offsets=None, interleave=interleave)
+    write(tmp_path / "a.nc", pixels, **said)
     try:
         with rasterio.open(f"netcdf:{tmp_path / 'a.nc'}:hsi") as found:
             assert found.crs.to_epsg() == 32616
@@ -102,6 +106,16 @@ def test_gdal_reads_where_a_netcdf_output_lies(tmp_path):
             np.testing.assert_array_equal(found.read(), pixels)
     except rasterio.errors.RasterioIOError as error:
         pytest.skip(f"this GDAL has no netCDF driver: {error}")
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".nc", ".zarr"])
+def test_bands_never_lie_between_rows_and_columns(suffix, tmp_path):
+    pixels, path = numbers((4, 5, 6)), tmp_path / f"a{suffix}"
+    write(path, pixels, interleave="bil")
+    with open_cube(path) as cube:
+        assert cube.meta.interleave == "bsq"
+        np.testing.assert_array_equal(cube.read(), pixels)
+        np.testing.assert_array_equal(cube.read(Window(1, 2, 3, 2)), pixels[:, 1:4, 2:4])
 
 
 def test_types_that_netcdf_lacks_are_refused(tmp_path):
@@ -294,6 +308,248 @@ def test_an_emit_scene_knows_its_bands_and_its_place(tmp_path):
         assert point.y == pytest.approx(50 - (point.row - 0.5) / 100)
     assert "1023 points" in " ".join(meta.notes)
     assert "geotransform" not in meta.extra
+
+
+def test_a_scene_across_180_degrees_lies_on_one_side_of_the_world(tmp_path):
+    emit(tmp_path / "emit.nc")
+    with h5py.File(tmp_path / "emit.nc", "r+") as file:
+        east = 179.9 + np.mgrid[:50, :40][1] / 100
+        file["location/lon"][:] = np.where(east > 180, east - 360, east)
+    for point in open_cube(tmp_path / "emit.nc").meta.georeference.points:
+        assert point.x == pytest.approx(179.9 + (point.column - 0.5) / 100)
+
+
+def swath(rows=20, columns=30, system="EPSG:4326", left_out=0):
+    """A place by points that no straight lines of equal steps join, upscaled by 2."""
+    at = [(row, column) for row in (0, 4, 9) for column in (0, 3, 7, 14)][left_out:]
+    points = tuple(
+        GroundPoint(c + 0.5, r + 0.5, 8 + c / 100 + r * c / 1e4, 50 - r / 100 + r * r / 1e3) for r, c in at
+    )
+    return dict(georeference=Georeference(crs=system, points=points).upscaled(2)), numbers((3, rows, columns))
+
+
+def degrees(path):
+    """The latitudes and longitudes that others find in a file, and what they are called."""
+    if path.suffix == ".zarr":
+        group = pytest.importorskip("zarr").open_group(path, mode="r")
+        return {name: group[name][:] for name in ("lat", "lon")}, group["cube"].attrs["coordinates"]
+    with h5py.File(path) as file:
+        assert [dim[0].name for dim in file["lat"].dims] == ["/y", "/x"]
+        assert file["lat"].attrs["units"] == "degrees_north"
+        return {name: file[name][()] for name in ("lat", "lon")}, file["cube"].attrs["coordinates"]
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".nc", ".zarr"])
+def test_points_become_degrees_of_every_pixel_and_stay_points_to_us(suffix, tmp_path, monkeypatch):
+    monkeypatch.setattr(ground_grid, "BLOCK_NUMBERS", 70)  # two rows at a time
+    said, pixels = swath()
+    path = tmp_path / f"a{suffix}"
+    write(path, pixels, wavelengths=(1.0, 2.0, 3.0), **said)
+    with open_cube(path) as cube:
+        np.testing.assert_array_equal(cube.read(), pixels)
+        assert cube.meta.georeference == said["georeference"]
+        assert not cube.meta.extra
+    found, called = degrees(path)
+    assert called == "wavelength lat lon"
+    interpolate = pytest.importorskip("scipy.interpolate").RegularGridInterpolator
+    points = said["georeference"].points
+    at = sorted({p.row for p in points}), sorted({p.column for p in points})
+    centres = np.moveaxis(np.mgrid[:20, :30] + 0.5, 0, -1)
+    for name, known in (("lat", [p.y for p in points]), ("lon", [p.x for p in points])):
+        between = interpolate(at, np.reshape(known, (3, 4)), bounds_error=False, fill_value=None)
+        np.testing.assert_allclose(found[name], between(centres), rtol=1e-12)
+
+
+@pytest.mark.parametrize("cut", [np.s_[4:, 6:], np.s_[::-1], np.s_[:-2]])
+def test_points_are_not_believed_where_the_degrees_moved_with_the_pixels(cut, tmp_path):
+    said, pixels = swath()
+    write(tmp_path / "a.nc", pixels, **said)
+    found, _ = degrees(tmp_path / "a.nc")
+    with h5py.File(tmp_path / "a.nc", "r+") as file:
+        for name, values in dict(found, cube=pixels.transpose(1, 2, 0)).items():
+            del file[name]
+            file[name] = values[cut]
+        file["cube"].attrs["grid_mapping"] = "spatial_ref"
+    meta = open_cube(tmp_path / "a.nc", axes="rcb").meta
+    if cut == np.s_[:-2]:  # the points still hold for what is left
+        assert meta.georeference == said["georeference"]
+        return
+    assert len(meta.georeference.points) > 12
+    lat = found["lat"][cut]
+    for point in meta.georeference.points:
+        assert point.y == lat[int(point.row), int(point.column)]
+
+
+def test_points_that_are_no_grid_or_not_in_degrees_stay_what_they_are(tmp_path):
+    for odd in (dict(left_out=1), dict(system="EPSG:32633"), dict(system=None)):
+        said, pixels = swath(**odd)
+        write(tmp_path / "a.nc", pixels, **said)
+        assert open_cube(tmp_path / "a.nc").meta.georeference == said["georeference"]
+        with h5py.File(tmp_path / "a.nc") as file:
+            assert "lat" not in file
+
+
+def test_an_interrupted_output_with_degrees_keeps_its_pixels(tmp_path):
+    said, pixels = swath()
+    meta, parts = CubeMeta(*pixels.shape, pixels.dtype, **said), (tmp_path / "part",)
+    assert hdf5.FORMAT.create is not None
+    hdf5.FORMAT.create(parts, meta).write(meta.window, pixels)
+    before = parts[0].read_bytes()
+    np.testing.assert_array_equal(hdf5.FORMAT.create(parts, meta).read(), pixels)
+    assert parts[0].read_bytes() == before
+
+
+def test_gdal_finds_the_degrees_of_every_pixel(tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    said, pixels = swath()
+    write(tmp_path / "a.nc", pixels, **said)
+    try:
+        with rasterio.open(f"netcdf:{tmp_path / 'a.nc'}:cube") as found:
+            places, seen = found.tags(ns="GEOLOCATION"), found.read()
+        with rasterio.open(places["Y_DATASET"]) as found:
+            latitudes = found.read(1)
+    except rasterio.errors.RasterioIOError as error:
+        pytest.skip(f"this GDAL has no netCDF driver: {error}")
+    assert places["X_DATASET"].endswith(":lon")
+    # Without a coordinate for each row GDAL begins below, with the latitudes as with the pixels.
+    np.testing.assert_array_equal(seen[:, ::-1], pixels)
+    np.testing.assert_array_equal(latitudes[::-1], degrees(tmp_path / "a.nc")[0]["lat"])
+
+
+def netcdf(path, cubes, sizes, lists=None):
+    """A netCDF-4 file of cubes and lists as {path: (names of the axes, numbers)}, its dimensions at the top."""
+    with h5py.File(path, "w") as file:
+        for name, size in sizes.items():
+            file.create_dataset(name, (size,), ">f4").make_scale(name)
+        for name, (axes, values) in {**cubes, **(lists or {})}.items():
+            file[name] = values
+            for place, axis in enumerate(axes):
+                file[name].dims[place].attach_scale(file[axis])
+    return path
+
+
+LINES, PIXELS = 9, 7
+
+
+def pace(path, level):
+    """A file as those of PACE's ocean colour instrument, whose bands no usual name tells."""
+    row, column = np.mgrid[:LINES, :PIXELS]
+    if level == "L2":
+        rows, columns, bands = "number_of_lines", "pixels_per_line", "wavelength_3d"
+        cubes = {"geophysical_data/Rrs": ((rows, columns, bands), numbers((LINES, PIXELS, 4)))}
+        sizes = {rows: LINES, columns: PIXELS, bands: 4, "number_of_bands": 6}
+        lists = {"sensor_band_parameters/wavelength": (["number_of_bands"], 400 + 10 * np.arange(6))}
+        lists["sensor_band_parameters/wavelength_3d"] = ([bands], 500 + 10 * np.arange(4))
+    else:
+        rows, columns = "scans", "pixels"
+        cubes, lists, sizes = {}, {}, {rows: LINES, columns: PIXELS}
+        for name, first, count in (("red", 600, 4), ("blue", 500, 4), ("SWIR", 900, 5)):
+            sizes[f"{name}_bands"] = count
+            axes = (f"{name}_bands", rows, columns)
+            cubes[f"observation_data/rhot_{name}"] = (axes, numbers((count, LINES, PIXELS)))
+            lists[f"sensor_band_parameters/{name}_wavelength"] = (axes[:1], first + 10 * np.arange(count))
+    lists["navigation_data/latitude"] = ((rows, columns), np.float32(30 - row / 100))
+    lists["navigation_data/longitude"] = ((rows, columns), np.float32(8 + column / 100))
+    netcdf(path, cubes, sizes, lists)
+    with h5py.File(path, "r+") as file:
+        for name in lists:
+            file[name].attrs["units"] = "nm" if "wavelength" in name else "degrees"
+    return path
+
+
+@pytest.mark.parametrize(
+    ("level", "variable", "order"),
+    [("L2", "geophysical_data/Rrs", (2, 0, 1)), ("L1B", "observation_data/rhot_blue", (0, 1, 2))],
+)
+def test_a_pace_scene_knows_its_bands_and_its_place(level, variable, order, tmp_path):
+    path = pace(tmp_path / "a.nc", level)
+    with open_cube(path, variable=variable) as cube:
+        meta = cube.meta
+        with h5py.File(path) as file:
+            np.testing.assert_array_equal(cube.read(), file[variable][()].transpose(order))
+    assert (meta.wavelengths, meta.wavelength_units) == ((500, 510, 520, 530), "nm")
+    assert len(meta.georeference.points) == LINES * PIXELS
+    for point in meta.georeference.points:
+        assert point.x == pytest.approx(8 + (point.column - 0.5) / 100)
+        assert point.y == pytest.approx(30 - (point.row - 0.5) / 100)
+    assert "out of navigation_data/latitude and navigation_data/longitude" in meta.notes[-1]
+
+
+def test_wavelengths_along_an_axis_tell_what_it_is(tmp_path):
+    cubes = {"cube": (("here", "there", "up"), numbers((5, 5, 5)))}
+    lists = {"lists/my_wavelengths_of_light": (["there"], 400.0 + np.arange(5))}
+    meta = open_cube(netcdf(tmp_path / "a.nc", cubes, dict(here=5, there=5, up=5), lists)).meta
+    assert meta.interleave == "bil"
+    assert meta.wavelengths == (400, 401, 402, 403, 404)
+
+
+def test_degrees_of_pixels_may_be_packed_and_place_only_what_nothing_else_does(tmp_path):
+    row, column = np.mgrid[:5, :6]
+    path = make(tmp_path / "a.h5", cube=numbers((5, 6, 4)), wavelength=np.arange(4.0), lat=row, lon=column)
+    with h5py.File(path, "r+") as file:
+        file["lat"].attrs["scale_factor"], file["lat"].attrs["add_offset"] = -0.5, 40.0
+    points = open_cube(path).meta.georeference.points
+    assert [(p.x, p.y) for p in points] == [(c, 40 - r / 2) for r in range(5) for c in range(6)]
+    with h5py.File(path, "r+") as file:
+        file["cube"].attrs["GeoTransform"] = "5 1 0 7 0 -1"
+    assert not open_cube(path).meta.georeference.points
+    for name, latitudes in (("b", row + 1000), ("c", row.astype("S3"))):  # none on Earth, and no numbers
+        path = make(tmp_path / f"{name}.h5", cube=numbers((5, 6, 4)), lat=latitudes, lon=column)
+        assert not open_cube(path, axes="rcb").meta.georeference.points
+
+
+def test_points_of_somebody_else_are_no_points_on_the_ground(tmp_path):
+    path = make(tmp_path / "a.h5", cube=numbers((4, 5, 5)))
+    with h5py.File(path, "r+") as file:
+        file["cube"].attrs.update(points=np.arange(10.0), rpc='{"a": 1}')
+    assert open_cube(path).meta.georeference == Georeference()
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("i1", 8), ("<i2", 16), (">i4", 32)])
+@pytest.mark.parametrize("said", ["true", np.bytes_("true")])
+def test_numbers_that_netcdf_calls_unsigned_have_no_sign(said, dtype, bits, tmp_path):
+    pixels = numbers((4, 6, 6), dtype)
+    pixels[:, 2:] *= -1
+    with h5py.File(tmp_path / "a.nc", "w") as file:
+        cube = file.create_dataset("cube", data=pixels, fillvalue=-1)
+        cube.attrs["_Unsigned"], cube.attrs["_FillValue"] = said, np.array([-2], dtype)
+        file["other"] = np.zeros(3)
+    with open_cube(tmp_path / "a.nc") as cube:
+        expected = pixels.astype("i8") % 2**bits
+        np.testing.assert_array_equal(cube.read(), expected)
+        np.testing.assert_array_equal(cube.read(Window(1, 2, 3, 2)), expected[:, 1:4, 2:4])
+        assert cube.meta.dtype == np.dtype(dtype.replace("i", "u"))
+        assert cube.meta.nodata == 2**bits - 2
+        assert not cube.meta.extra
+    with h5py.File(tmp_path / "a.nc", "r+") as file:
+        del file["cube"].attrs["_FillValue"]
+    assert open_cube(tmp_path / "a.nc").meta.nodata == 2**bits - 1
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape"),
+    [(("time", "band", "y", "x"), (1, 4, 5, 6)), (("y", "x", "time", "band"), (5, 6, 1, 4))],
+)
+def test_an_axis_of_length_one_is_left_out_of_four(axes, shape, tmp_path):
+    pixels = numbers(shape)
+    path = netcdf(tmp_path / "a.nc", {"cube": (axes, pixels)}, dict(zip(axes, shape, strict=True)))
+    expected = pixels.squeeze(axes.index("time")).transpose((0, 1, 2) if axes[1] == "band" else (2, 0, 1))
+    for variable in (None, "cube"):
+        with open_cube(path, variable=variable) as cube:
+            np.testing.assert_array_equal(cube.read(), expected)
+            np.testing.assert_array_equal(cube.read(Window(1, 2, 3, 2)), expected[:, 1:4, 2:4])
+            assert "time has the length 1 and is left out" in cube.meta.notes
+
+
+def test_four_axes_yield_to_a_cube_and_one_band_is_kept(tmp_path):
+    path = make(tmp_path / "a.h5", cube=numbers((4, 5, 5)), other=numbers((1, 3, 5, 5)))
+    assert open_cube(path).meta.variable == "cube"
+    assert open_cube(path, variable="other").meta.shape() == (3, 5, 5)
+    axes = ("band", "time", "y", "x")
+    path = netcdf(tmp_path / "b.nc", {"cube": (axes, numbers((1, 1, 5, 6)))}, dict(band=1, time=1, y=5, x=6))
+    meta = open_cube(path).meta
+    assert meta.shape() == (1, 5, 6)
+    assert "time has the length 1" in meta.notes[0]
 
 
 def prisma(path, vnir=(990.0, 700.0, 400.0, 0.0), swir=(2400.0, 0.0, 950.0), centres=True):

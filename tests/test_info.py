@@ -68,6 +68,11 @@ def test_a_coordinate_system_is_named_plainly(crs, name):
     assert _georeference(where).startswith(name)
 
 
+def test_a_coordinate_system_is_named_even_where_no_grid_is():
+    assert _georeference(Georeference(crs="EPSG:32633")) == "EPSG:32633, but no grid"
+    assert _georeference(Georeference()) == "none"
+
+
 def test_a_quick_look_is_a_picture_and_is_not_overwritten(pdenet, tmp_path):
     picture = tmp_path / "look.png"
     assert pdenet("info", EXAMPLE, "--quicklook", picture).returncode == 0

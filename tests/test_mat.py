@@ -97,6 +97,58 @@ def test_every_word_about_a_cube_survives(version, tmp_path, monkeypatch):
     assert dataclasses.replace(found, notes=()) == meta
 
 
+@pytest.mark.parametrize("version", ["v5", "v7.3"])
+@pytest.mark.parametrize(
+    "place",
+    [Georeference(points=(GroundPoint(0.5, 1.5, 10.0, 20.0, 3.0),)), Georeference(rpc={"LINE_OFF": "1"})],
+)
+def test_a_place_without_a_coordinate_system_survives(place, version, tmp_path, monkeypatch):
+    if version == "v7.3":
+        monkeypatch.setattr(mat, "LARGEST_V5", 0)
+    write(tmp_path / "a.mat", numbers((4, 5, 6)), georeference=place)
+    assert open_cube(tmp_path / "a.mat").meta.georeference == place
+
+
+def test_points_of_somebody_else_are_no_points_on_the_ground(tmp_path):
+    foreign = dict(cube=numbers((5, 6, 4)), points=np.arange(10.0), anchor=[1.0, 2.0], native="{}")
+    scipy.io.savemat(tmp_path / "a.mat", foreign)
+    meta = open_cube(tmp_path / "a.mat").meta
+    assert meta.georeference == Georeference()
+    assert meta.extra["points"] == list(range(10))
+    scipy.io.savemat(tmp_path / "b.mat", foreign | dict(GeoTransform="5 1 0 7 0 -1"))
+    assert len(open_cube(tmp_path / "b.mat").meta.georeference.points) == 2
+
+
+@pytest.mark.parametrize("bands", [np.arange(400.0, 440, 10), np.arange(0.4, 0.44, 0.01)])
+@pytest.mark.parametrize("version", ["v5", "v7.3"])
+def test_bands_that_are_wavelengths_are_taken_for_them(version, bands, tmp_path):
+    """As in the data sets ICVL, whose files have an RGB picture too, and ARAD."""
+    rad, rgb = numbers((5, 6, 4), "<f8"), numbers((5, 6, 3), "u1")
+    if version == "v5":
+        scipy.io.savemat(tmp_path / "a.mat", dict(bands=bands, rad=rad, rgb=rgb))
+    else:
+        with h5py.File(tmp_path / "a.mat", "w", userblock_size=512) as file:
+            file["bands"], file["rad"], file["rgb"] = bands[:, None], rad.T, rgb.T
+        with (tmp_path / "a.mat").open("r+b") as file:
+            file.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\0\2IM")
+    meta = open_cube(tmp_path / "a.mat").meta
+    assert meta.variable == "rad"
+    assert meta.wavelengths == tuple(bands)
+    assert "bands" not in meta.extra
+    assert "bands taken for the wavelengths of the bands" in meta.notes
+
+
+@pytest.mark.parametrize(
+    ("bands", "kept"),
+    [(4.0, None), ([1.0, 2, 3, 4], [1.0, 2, 3, 4]), ([500.0, 400, 300, 200],) * 2, ([400.0, 500, 600], None)],
+)
+def test_bands_that_are_no_wavelengths_are_not_taken_for_them(bands, kept, tmp_path):
+    scipy.io.savemat(tmp_path / "a.mat", dict(bands=bands, cube=numbers((5, 6, 4))))
+    meta = open_cube(tmp_path / "a.mat").meta
+    assert meta.wavelengths is None
+    assert meta.extra.get("bands") == kept
+
+
 def test_a_list_called_nodata_is_not_a_nodata_value(tmp_path):
     scipy.io.savemat(tmp_path / "a.mat", {"cube": numbers((5, 6, 4)), "nodata": np.array([17, 18, 200, 3001])})
     with open_cube(tmp_path / "a.mat") as cube:

@@ -108,13 +108,14 @@ def _wavelengths(meta: CubeMeta) -> str:
 
 
 def _georeference(where: Georeference) -> str:
-    if where.transform is None:
-        points = f"{len(where.points)} ground control points" if where.points else ""
-        return points or ("rational polynomial coefficients" if where.rpc else "none")
-    x0, xc, xr, y0, yc, yr = where.transform
-    size = f"{np.hypot(xc, yc):.6g} x {np.hypot(xr, yr):.6g}"
     system = where.crs or "no coordinate system"
     name = system.split('"')[1] if '"' in system else system  # WKT begins with its name, in quotes
+    if where.transform is None:
+        points = f"{len(where.points)} ground control points" if where.points else ""
+        unplaced = f"{name}, but no grid" if where.crs else "none"
+        return points or ("rational polynomial coefficients" if where.rpc else unplaced)
+    x0, xc, xr, y0, yc, yr = where.transform
+    size = f"{np.hypot(xc, yc):.6g} x {np.hypot(xr, yr):.6g}"
     turned = ", rotated" if xr or yc else ""
     return f"{name}, pixels {size}{turned}, upper-left corner {x0:.10g}, {y0:.10g}"
 

@@ -5,6 +5,7 @@ Our own files use ENVI's words with underscores; foreign ones are understood by 
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -37,6 +38,13 @@ FIELDS = {word: field for field, words in _USUAL.items() for word in words.split
 
 PLACE = ("crs_wkt", "crs", "GeoTransform", "pixel_is_point", "anchor", "points", "rpc", "native")
 """The names under which a georeference is kept."""
+
+
+NANOMETRES, MICROMETRES = (200.0, 20_000.0), (0.2, 20.0)
+"""From where to where bands of light lie."""
+
+OURS_ONLY = ("points", "anchor", "rpc", "native")
+"""Those of them that are our own words, and may be anything in a file of somebody else's."""
 
 
 def field_of(name: str) -> str | None:
@@ -147,6 +155,24 @@ def spoken(meta: CubeMeta) -> dict[str, Any]:
     return {name: _listed(value) for name, value in values.items() if value is not None}
 
 
+def is_spectrum(values: Any) -> bool:
+    """Whether numbers can be nothing but wavelengths of bands, in nanometres or micrometres."""
+    found = numbers(values) if isinstance(values, list) else None
+    return (
+        found is not None
+        and are_wavelengths(values)
+        and all(a < b for a, b in itertools.pairwise(found))
+        # Small whole numbers are those of the bands themselves.
+        and (found[0] >= NANOMETRES[0] or not all(value.is_integer() for value in found))
+    )
+
+
+def are_wavelengths(values: Any) -> bool:
+    """Whether all numbers are as large as wavelengths are, in nanometres or in micrometres."""
+    found = numbers(values) or (0.0,)
+    return any(all(low <= value <= high for value in found) for low, high in (NANOMETRES, MICROMETRES))
+
+
 def spoken_extra(meta: CubeMeta, taken: Mapping[str, Any]) -> dict[str, Any]:
     """The rest of a header as values that any attribute can hold: texts, numbers, lists of either."""
     return {
@@ -181,6 +207,12 @@ def spoken_place(where: Georeference) -> dict[str, Any]:
         "native": where.native and _json(where.native),
     }
     return {name: value for name, value in values.items() if value}
+
+
+def place_words(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some named values that say where a scene lies; our own words only beside a known one."""
+    known = "crs_wkt" in values or "GeoTransform" in values
+    return {n: v for n, v in values.items() if n in PLACE and (known or n not in OURS_ONLY)}
 
 
 def understood_place(values: Mapping[str, Any]) -> Georeference:

@@ -73,6 +73,10 @@ BAND_AXES = {"band", "bands", "wavelength", "wavelengths", "wl", "lambda", "spec
 ROW_AXES = {"y", "row", "rows", "line", "lines", "lat", "latitude", "northing", "downtrack", "height"}
 COLUMN_AXES = {"x", "column", "columns", "sample", "samples", "lon", "longitude", "easting", "crosstrack"}
 COLUMN_AXES |= {"width", "col", "cols"}
+# As NASA's ocean colour files, those of PACE among them, call them.
+BAND_AXES |= {"wavelength_3d"}
+ROW_AXES |= {"number_of_lines", "number_of_scans", "scans"}
+COLUMN_AXES |= {"pixels_per_line", "pixels", "ccd_pixels"}
 
 
 def choose_axes(
@@ -111,12 +115,23 @@ def choose_axes(
     )
 
 
+def axis_called(name: str) -> str:
+    """b, r or c for a dimension that has a usual name, else a question mark."""
+    plain = name.rpartition("/")[2].lower()
+    known = {"b": BAND_AXES, "r": ROW_AXES, "c": COLUMN_AXES}
+    usual = next((letter for letter, words in known.items() if plain in words), "?")
+    return "b" if plain.endswith("_bands") else usual
+
+
+def single_axis(shape: Sequence[int], names: Sequence[str]) -> int | None:
+    """Which of four axes can be left out, for it has the length 1: one of another name than ours, if there is."""
+    single = [axis for axis, size in enumerate(shape) if size == 1] if len(shape) == 4 else []
+    others = [axis for axis in single if axis < len(names) and axis_called(names[axis]) == "?"]
+    return next(iter([*others, *single]), None)
+
+
 def _by_name(names: Sequence[str]) -> str | None:
-    letters = ""
-    for name in names:
-        plain = name.rpartition("/")[2].lower()
-        known = {"b": BAND_AXES, "r": ROW_AXES, "c": COLUMN_AXES}
-        letters += next((letter for letter, words in known.items() if plain in words), "?")
+    letters = "".join(map(axis_called, names))
     if letters.count("b") == 1 and len(letters) == 3 and letters.count("?") == 2:
         letters = letters.replace("?", "r", 1).replace("?", "c", 1)
     elif letters.count("?") == 1:

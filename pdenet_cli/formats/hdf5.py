@@ -8,7 +8,7 @@ import numpy as np
 
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.formats import labelled, products
+from pdenet_cli.formats import labelled, products, swaths
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.hdf5_guard import GuardedFile, is_hdf5
 from pdenet_cli.formats.hdf5_writing import create_labelled
@@ -23,9 +23,9 @@ def _open(path: Path, options: OpenOptions) -> Cube:
             meta, array, axes = products.read_prisma(guarded)
         else:
             meta, array, axes = labelled.read(guarded, options)
-        if products.is_emit(guarded):
-            meta = products.place_emit(guarded, meta)
         meta = products.place_neon(guarded, meta)
+        is_emit = products.is_emit(guarded)
+        meta = products.place_emit(guarded, meta) if is_emit else swaths.place_swath(guarded, meta)
         return Cube(path, meta, array, axes, guarded.file.close)
     except BaseException:
         guarded.file.close()
@@ -46,6 +46,15 @@ def _create_netcdf(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     return create_labelled(parts[0], meta)
 
 
-FORMAT = Format("HDF5", (".h5", ".hdf5", ".he5"), lambda path, head: is_hdf5(head), _open, _create)
-NETCDF = Format("netCDF", (".nc",), lambda path, head: head[:4] in CLASSIC, _refuse_classic, _create_netcdf)
+FORMAT = Format(
+    "HDF5", (".h5", ".hdf5", ".he5"), lambda path, head: is_hdf5(head), _open, _create, named=labelled.by_planes
+)
+NETCDF = Format(
+    "netCDF",
+    (".nc",),
+    lambda path, head: head[:4] in CLASSIC,
+    _refuse_classic,
+    _create_netcdf,
+    named=labelled.by_planes,
+)
 """netCDF-4 is HDF5 and opened as such; what only netCDF has is its older format, and its suffix."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
 from pdenet_cli.formats import labelled
+from pdenet_cli.formats.ground_grid import GroundGrid
 from pdenet_cli.formats.raw import RawArray
 
 # Old enough for every reader of today, new enough for attributes of more than 64 kB.
@@ -80,11 +81,17 @@ def around_pixels(
 def create_labelled(part: Path, meta: CubeMeta) -> Cube:
     """A new HDF5 file that is also netCDF-4, ready for its pixels."""
     axes = INTERLEAVES[meta.interleave]
-    array = around_pixels(part, meta.dtype, meta.shape(axes), lambda file: _lay_out(file, meta))
+    grids: list[tuple[int, GroundGrid]] = []
+    array = around_pixels(part, meta.dtype, meta.shape(axes), lambda file: _lay_out(file, meta, grids))
+    for offset, grid in grids:
+        block = RawArray(part, grid.dtype, grid.shape, offset)
+        for rows, numbers in grid.blocks():
+            block[rows, :] = numbers
     return Cube(part, meta, array, axes)
 
 
-def _lay_out(file: h5py.File, meta: CubeMeta) -> h5py.Dataset:
+def _lay_out(file: h5py.File, meta: CubeMeta, grids: list[tuple[int, GroundGrid]]) -> h5py.Dataset:
+    """The dataset of the pixels, behind all others; `grids` gets those that are still to be filled, by place."""
     file.attrs["Conventions"] = "CF-1.8"
     parts = labelled.layout(meta)
     scales = {name: _dimension(file, name, size) for name, size in _missing_dimensions(parts, meta)}
@@ -94,6 +101,9 @@ def _lay_out(file: h5py.File, meta: CubeMeta) -> h5py.Dataset:
             fill = labelled.fill_value(meta)
             if fill is not None:
                 dataset.attrs["_FillValue"] = np.array([fill], meta.dtype)
+        elif isinstance(part.values, GroundGrid):
+            dataset = plain_block(file, part.name, part.values.dtype, part.values.shape)
+            grids.append((dataset.id.get_offset(), part.values))
         else:
             dataset = file.create_dataset(part.name, data=part.values, track_times=False)
         set_attributes(dataset, part.attributes)

@@ -7,46 +7,36 @@ that xarray, GDAL and netCDF tools understand it. What we read may be much poore
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from pdenet_cli.cube import INTERLEAVES, CubeMeta, Pixels, Sliceable
-from pdenet_cli.errors import FormatError, OutputError
+from pdenet_cli.errors import OutputError
 from pdenet_cli.formats import attributes as words
-from pdenet_cli.formats import coordinates, crs, envi_header
+from pdenet_cli.formats import coordinates, crs, placing, spectra
 from pdenet_cli.formats.base import OpenOptions
-from pdenet_cli.formats.choosing import OneBand, Variable, choose_axes, choose_variable, interleave
+from pdenet_cli.formats.choosing import (
+    OneBand,
+    Variable,
+    choose_axes,
+    choose_variable,
+    interleave,
+    single_axis,
+)
+from pdenet_cli.formats.ground_grid import GroundGrid, degrees_of
+from pdenet_cli.formats.store import Store
+from pdenet_cli.formats.views import Unsigned, WithoutAxis, unsigned
 from pdenet_cli.georeference import Georeference
 from pdenet_cli.radiometry import held
 
 INTERNAL = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS", "_ARRAY_DIMENSIONS"}
 INTERNAL |= {"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "MATLAB_class"}
-INTERNAL |= {"coordinates", "grid_mapping", "Conventions", "_FillValue", *words.PLACE}
+INTERNAL |= {"coordinates", "grid_mapping", "Conventions", "_FillValue", "_Unsigned", *words.PLACE}
 """Attributes that describe how one file is built: never carried over to another."""
-
-ENVI_PLACE = {"map info", "coordinate system string"}
-"""ENVI's words for the place of a scene, which some tools keep as attributes; they hold for one grid only."""
-
-PER_BAND = ("wavelengths", "fwhm", "good_bands")
-LENGTH_UNITS = re.compile(r"^\s*(nm|um|µm|μm|nano|micro)", re.IGNORECASE)
-
-
-class Store(Protocol):
-    """A file or folder of named arrays."""
-
-    @property
-    def path(self) -> Path: ...
-    def variables(self) -> list[Variable]: ...
-    def variable(self, name: str) -> Variable: ...
-    def array(self, name: str) -> Sliceable: ...
-    def attributes(self, name: str) -> dict[str, Any]: ...
-    def dimensions(self, name: str) -> Sequence[str]: ...
-    def small(self, name: str) -> Any: ...
-    def fill(self, name: str) -> float | None: ...
 
 
 def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
@@ -56,53 +46,85 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
         asked = store.variable(options.variable)
         options = replace(options, variable=asked.name)
         variables = [asked, *(v for v in variables if v.name != asked.name)]
-    lists = _lists(store, variables)
-    counts = {len(values) for name, values in lists if _field(name) == "wavelengths"}
+    variables = _cubes_of_four_axes(store, variables, options.variable)
+    lists = spectra.lists_in(store, variables)
+    counts = spectra.counts_of(lists)
     chosen, notes = choose_variable(store.path, variables, options.variable, counts)
     said = _inherited(store, chosen.name)
-    array = store.array(chosen.name)
+    array, dimensions, left_out = _pixels(store, chosen.name)
     more: tuple[str, ...]
     if len(chosen.shape) == 2:
         array, axes, more = OneBand(array), "rcb", ("a matrix, read as one band",)
-        dimensions = [*store.dimensions(chosen.name), ""]
+        dimensions = [*dimensions, ""]
     else:
-        dimensions = list(store.dimensions(chosen.name))
-        counts |= {len(v) for n, v in said.items() if _field(n) == "wavelengths" and isinstance(v, list)}
-        axes, more = choose_axes(store.path, chosen, options.axes, counts, names=dimensions)
+        counts |= {len(v) for n, v in said.items() if spectra.field_of(n) == "wavelengths" and isinstance(v, list)}
+        names = spectra.named_axes(store, dimensions, lists)
+        axes, more = choose_axes(store.path, chosen, options.axes, counts, names=names)
+    kind, fill = chosen.dtype, store.fill(chosen.name)
+    assert kind is not None
+    if str(said.get("_Unsigned")).lower() == "true" and kind.kind == "i":
+        array, said, fill = Unsigned(array), _without_sign(said, kind), _positive(fill, kind)
+        kind = unsigned(kind)
     along = dict(zip(axes, dimensions, strict=False))
     sizes = dict(zip(axes, array.shape, strict=True))
-    beside = _beside(store, chosen.name, lists, along.get("b", ""), sizes["b"])
+    beside = spectra.beside(store, chosen.name, lists, along.get("b", ""), sizes["b"])
     fields, rest = words.understood(said | {n: v for n, v in beside.items() if n not in said}, sizes["b"])
-    if "nodata" not in fields and (fill := store.fill(chosen.name)):  # 0 is everybody's default, and data
+    if "nodata" not in fields and fill:  # 0 is everybody's default, and data
         fields["nodata"] = fill
         more = (*more, f"its fill value {fill:.10g} is taken for nodata")
-    place, doubts = _place(store, chosen.name, said, along)
-    assert chosen.dtype is not None
+    place, doubts = placing.placed(store, chosen.name, said, along)
     meta = CubeMeta(
         bands=sizes["b"],
         rows=sizes["r"],
         columns=sizes["c"],
-        dtype=chosen.dtype,
+        dtype=kind,
         interleave=interleave(axes),
         georeference=place,
         variable=chosen.name or None,
         extra={name: value for name, value in rest.items() if not _is_internal(name)},
-        notes=(*notes, *more, *doubts, *words.unheeded(said, fields.get("nodata"))),
+        notes=(*notes, *left_out, *more, *doubts, *words.unheeded(said, fields.get("nodata"))),
         **fields,
     )
     return meta, array, axes
 
 
+def _cubes_of_four_axes(store: Store, variables: list[Variable], asked: str | None) -> list[Variable]:
+    """The variables; four axes are three where one has the length 1, if no other is a cube or it is asked for."""
+    if asked is None and any(v.is_cube for v in variables):
+        return variables
+    found = []
+    for variable in variables:
+        wanted = asked in (None, variable.name) and len(variable.shape) == 4
+        axis = single_axis(variable.shape, store.dimensions(variable.name)) if wanted else None
+        shape = variable.shape if axis is None else variable.shape[:axis] + variable.shape[axis + 1 :]
+        found.append(replace(variable, shape=shape))
+    return found
+
+
+def _pixels(store: Store, name: str) -> tuple[Sliceable, list[str], tuple[str, ...]]:
+    """The array of a variable and the names of its axes, but for one that only has the length 1."""
+    array, dimensions = store.array(name), list(store.dimensions(name))
+    axis = single_axis(array.shape, dimensions)
+    if axis is None:
+        return array, dimensions, ()
+    called = dimensions.pop(axis) if axis < len(dimensions) else ""
+    return WithoutAxis(array, axis), dimensions, (f"{called or 'an axis'} has the length 1 and is left out",)
+
+
+def _without_sign(said: Mapping[str, Any], kind: np.dtype[Any]) -> dict[str, Any]:
+    """What is said of numbers whose missing value is written with a sign that they do not have."""
+    return {
+        n: [_positive(number, kind) for number in words.numbers(v) or ()] if spectra.field_of(n) == "nodata" else v
+        for n, v in said.items()
+    }
+
+
+def _positive(number: float | None, kind: np.dtype[Any]) -> float | None:
+    return number + 2.0 ** (8 * kind.itemsize) if number is not None and number < 0 else number
+
+
 def _is_internal(name: str) -> bool:
-    return name in INTERNAL or _envi_name(name) in ENVI_PLACE
-
-
-def _envi_name(name: str) -> str:
-    return name.lower().replace("_", " ")
-
-
-def _field(name: str) -> str | None:
-    return words.field_of(name.rpartition("/")[2])
+    return name in INTERNAL or placing.envi_name(name) in placing.ENVI_PLACE
 
 
 def _inherited(store: Store, name: str) -> dict[str, Any]:
@@ -114,119 +136,24 @@ def _inherited(store: Store, name: str) -> dict[str, Any]:
     return said
 
 
-def _lists(store: Store, variables: Sequence[Variable]) -> list[tuple[str, list[Any]]]:
-    """The one-dimensional variables that are wavelengths, widths or flags of bands by their names."""
-    found = []
-    for variable in variables:
-        if len(variable.shape) == 1 and variable.dtype is not None and _field(variable.name) in PER_BAND:
-            values = store.small(variable.name)
-            if isinstance(values, list):
-                found.append((variable.name, values))
-    return found
-
-
-def _beside(
-    store: Store, home: str, lists: list[tuple[str, list[Any]]], band_scale: str, bands: int
-) -> dict[str, Any]:
-    """What variables near `home` say of its bands; of two that say the same the nearer one."""
-    found: dict[str, Any] = {}
-    for name, values in sorted(lists, key=lambda item: _distance(home, item[0])):
-        kind = _field(name)
-        if len(values) == bands and kind is not None and kind not in found:
-            found[kind] = values
-            if kind == "wavelengths":
-                found |= _units(store, name)
-    if "wavelengths" not in found and band_scale and LENGTH_UNITS.match(_units_text(store, band_scale)):
-        values = store.small(band_scale)
-        if isinstance(values, list) and len(values) == bands:
-            found |= {"wavelengths": values} | _units(store, band_scale)
-    return found
-
-
-def _distance(a: str, b: str) -> int:
-    here, there = a.split("/")[:-1], b.split("/")[:-1]
-    common = 0
-    while common < min(len(here), len(there)) and here[common] == there[common]:
-        common += 1
-    return len(here) + len(there) - 2 * common
-
-
-def _units_text(store: Store, name: str) -> str:
-    try:
-        return str(store.attributes(name).get("units", ""))
-    except FormatError:
-        return ""  # the name of a dimension need not be that of a coordinate
-
-
-def _units(store: Store, name: str) -> dict[str, str]:
-    text = _units_text(store, name)
-    return {"wavelength_units": text} if text else {}
-
-
-def _place(
-    store: Store, name: str, said: Mapping[str, Any], along: Mapping[str, str]
-) -> tuple[Georeference, tuple[str, ...]]:
-    """Where the scene lies: by its grid mapping, its own attributes, regular x and y, or ENVI's map info."""
-    rows, columns = (_coordinate(store, along.get(axis, "")) for axis in "rc")
-    place = _mapped(store, name, said, (columns and columns.metres) or 1.0)
-    doubts: tuple[str, ...] = ()
-    if place == Georeference():
-        place = words.understood_place({n: v for n, v in said.items() if n in words.PLACE})
-    if place.transform is None and not place.points and rows and columns:
-        place, doubts = coordinates.placed(place, rows, columns)
-    if place.transform is None and not place.points:
-        place = _map_info(store.path, said, place)
-    return place, doubts
-
-
-def _mapped(store: Store, name: str, said: Mapping[str, Any], metres: float) -> Georeference:
-    """What the grid mapping of a variable says, in a text or in the parameters of the CF conventions."""
-    mapping = said.get("grid_mapping")
-    if not isinstance(mapping, str):
-        return Georeference()
-    mapping = mapping.partition(":")[0].strip()
-    for candidate in (f"{name.rpartition('/')[0]}/{mapping}", mapping):
-        try:
-            values = store.attributes(candidate.strip("/"))
-        except FormatError:
-            continue
-        place = words.understood_place(values)
-        return replace(place, crs=place.crs or coordinates.described(values, metres))
-    return Georeference()
-
-
-def _coordinate(store: Store, name: str) -> coordinates.Coordinate | None:
-    """The coordinate of this name, if its numbers have a unit: mere counts of pixels have none."""
-    units = _units_text(store, name) if name else ""
-    values = words.numbers(store.small(name)) if units else None
-    if values is None or len(values) < 2:
-        return None
-    kind = store.variable(name).dtype
-    rounding = float(np.finfo(kind).eps) if kind is not None and kind.kind == "f" else 0.0
-    return coordinates.Coordinate(name, values, units, rounding)
-
-
-def _map_info(path: Path, said: Mapping[str, Any], place: Georeference) -> Georeference:
-    texts = {_envi_name(n): v for n, v in said.items() if _envi_name(n) in ENVI_PLACE and isinstance(v, str)}
-    try:
-        told = envi_header.Header(path, texts).georeference()
-    except ValueError:
-        return place
-    return replace(told, crs=place.crs or told.crs, rpc=place.rpc) if texts else place
-
-
 @dataclass(frozen=True)
 class Part:
     """One array of a layout: its place, the names of its axes, its numbers (None: the pixels) and attributes."""
 
     name: str
     dimensions: tuple[str, ...]
-    values: Pixels | None
+    values: Pixels | GroundGrid | None
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
 DIMENSIONS = {"b": "band", "r": "y", "c": "x"}
-TAKEN = {"band", "y", "x", "wavelength", "fwhm", "spatial_ref", "zarr.json"}
+TAKEN = {"band", "y", "x", "lat", "lon", "wavelength", "fwhm", "spatial_ref", "zarr.json"}
+
+
+def by_planes(path: Path, meta: CubeMeta) -> CubeMeta:
+    """The layout of an output of any name: the bands first or last, never between rows and columns."""
+    # GDAL takes the two last axes for a picture; only where they are columns and bands it knows better.
+    return replace(meta, interleave="bsq") if meta.interleave == "bil" else meta
 
 
 def layout(meta: CubeMeta) -> list[Part]:
@@ -243,7 +170,11 @@ def layout(meta: CubeMeta) -> list[Part]:
         parts.append(Part("wavelength", ("band",), np.asarray(meta.wavelengths, "<f8"), units))
     if meta.fwhm is not None:
         parts.append(Part("fwhm", ("band",), np.asarray(meta.fwhm, "<f8")))
-    beside = [part.name for part in parts if part.dimensions == ("band",)]
+    for name, grid in degrees_of(meta).items():
+        latitude = {"standard_name": "latitude", "units": "degrees_north"}
+        longitude = {"standard_name": "longitude", "units": "degrees_east"}
+        parts.append(Part(name, ("y", "x"), grid, latitude if name == "lat" else longitude))
+    beside = [part.name for part in parts if part.dimensions != (part.name,)]
     if beside:
         said["coordinates"] = " ".join(beside)
     if meta.georeference != Georeference():

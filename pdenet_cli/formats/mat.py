@@ -30,6 +30,7 @@ from pdenet_cli.formats.limits import refuse_whole
 from pdenet_cli.formats.raw import RawArray
 
 CUSTOM = "rcb"  # MATLAB's own toolboxes, and nearly every data set, keep the bands last
+OURS = b"written by pdenet"
 LARGEST_V5 = (1 << 31) - (1 << 20)
 ROWS = {"nrow", "nrows", "row", "rows", "numrows", "h", "height", "lines", "nlines"}
 COLUMNS = {"ncol", "ncols", "col", "cols", "column", "columns", "numcols", "w", "width", "samples", "nsamples"}
@@ -59,10 +60,10 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     if head[126:128] not in (b"IM", b"MI"):
         raise FormatError(f"{path}: MAT v4 is not read. Save it again in MATLAB with -v7.")
     if not is_hdf5(head):
-        return _cube(path, mat5.variables(path), options, lambda: None)
+        return _cube(path, mat5.variables(path), options, lambda: None, ours=OURS in head)
     guarded = GuardedFile.open(path)
     try:
-        return _cube(path, mat73.variables(guarded), options, guarded.file.close, guarded)
+        return _cube(path, mat73.variables(guarded), options, guarded.file.close, guarded, ours=OURS in head)
     except BaseException:
         guarded.file.close()
         raise
@@ -74,6 +75,8 @@ def _cube(
     options: OpenOptions,
     close: Callable[[], None],
     guarded: GuardedFile | None = None,
+    *,
+    ours: bool = False,
 ) -> Cube:
     scopes = _scopes(variables)
     counts = {len(v) for values in scopes.values() for v in _wavelengths(values)}
@@ -91,8 +94,11 @@ def _cube(
         order, more = choose_axes(path, chosen, options.axes, counts, convention=CUSTOM)
         axes = order[::-1]  # on disk the first of MATLAB's axes is the fastest
     sizes = dict(zip(axes, array.shape, strict=True))
-    fields, rest = _said(scopes, chosen, sizes["b"])
     own = scopes.get(chosen.name.rpartition(".")[0], {})
+    place = {n: v for n, v in own.items() if n in words.PLACE} if ours else words.place_words(own)
+    fields, rest = _said(scopes, chosen, sizes["b"], place)
+    if (spectrum := _spectrum(own)) is not None and list(fields.get("wavelengths", ())) == own[spectrum]:
+        more = (*more, f"{spectrum} taken for the wavelengths of the bands")
     assert chosen.dtype is not None
     meta = CubeMeta(
         bands=sizes["b"],
@@ -100,7 +106,7 @@ def _cube(
         columns=sizes["c"],
         dtype=chosen.dtype,
         interleave=interleave(axes),
-        georeference=words.understood_place({n: v for n, v in own.items() if n in words.PLACE}),
+        georeference=words.understood_place(place),
         variable=chosen.name,
         extra=rest,
         notes=(*notes, *more, *words.unheeded(own, fields.get("nodata"))),
@@ -130,15 +136,28 @@ def _scopes(variables: list[Variable]) -> dict[str, dict[str, Any]]:
 
 
 def _wavelengths(values: Mapping[str, Any]) -> list[list[Any]]:
-    return [v for n, v in values.items() if words.field_of(n) == "wavelengths" and isinstance(v, list)]
+    spectrum = _spectrum(values)
+    return [
+        v
+        for n, v in values.items()
+        if (words.field_of(n) == "wavelengths" or n == spectrum) and isinstance(v, list)
+    ]
+
+
+def _spectrum(values: Mapping[str, Any]) -> str | None:
+    """The name `bands`, if it is that of wavelengths as in ICVL and ARAD, and nothing else is."""
+    if any(words.field_of(name) == "wavelengths" for name in values):
+        return None
+    return next((n for n, v in values.items() if n.lower() == "bands" and words.is_spectrum(v)), None)
 
 
 def _said(
-    scopes: dict[str, dict[str, Any]], chosen: Variable, bands: int
+    scopes: dict[str, dict[str, Any]], chosen: Variable, bands: int, place: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is said beside the cube; its wavelengths, units and widths from elsewhere, but from one place."""
     home = chosen.name.rpartition(".")[0]
-    own = {n: v for n, v in scopes.get(home, {}).items() if n not in words.PLACE}
+    scopes = {scope: _renamed(values) for scope, values in scopes.items()}
+    own = {n: v for n, v in scopes.get(home, {}).items() if n not in place}
     fields, rest = words.understood({n: v for n, v in own.items() if _fits(n, v, bands)}, bands)
     for scope in sorted(scopes, key=lambda s: (not s.startswith(home), s)):
         others, _ = words.understood({n: v for n, v in scopes[scope].items() if _fits(n, v, bands)}, bands)
@@ -147,8 +166,13 @@ def _said(
         if "good_bands" in others:
             fields.setdefault("good_bands", others["good_bands"])
     extra = _extra(rest.pop("extra", None))
-    kept = {n: v for n, v in rest.items() if n.lower() not in LAYOUT and not _is_long(v)}
+    kept = {n: v for n, v in rest.items() if not _is_layout(n, v) and not _is_long(v)}
     return fields, extra | kept
+
+
+def _renamed(values: dict[str, Any]) -> dict[str, Any]:
+    spectrum = _spectrum(values)
+    return {"wavelength" if name == spectrum else name: value for name, value in values.items()}
 
 
 def _fits(name: str, value: Any, bands: int) -> bool:
@@ -163,6 +187,10 @@ def _extra(text: Any) -> dict[str, Any]:
     except (TypeError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _is_layout(name: str, value: Any) -> bool:
+    return name.lower() in LAYOUT and not (name.lower() == "bands" and isinstance(value, list))
 
 
 def _is_long(value: Any) -> bool:

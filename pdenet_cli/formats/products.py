@@ -10,12 +10,11 @@ import numpy as np
 
 from pdenet_cli.cube import CubeMeta, Pixels, Sliceable
 from pdenet_cli.errors import FormatError
+from pdenet_cli.formats import swaths
 from pdenet_cli.formats.attributes import numbers
 from pdenet_cli.formats.envi_header import Header
 from pdenet_cli.formats.hdf5_guard import GuardedArray, GuardedFile
-from pdenet_cli.georeference import Georeference, GroundPoint
-
-POINTS_A_SIDE = 32
+from pdenet_cli.georeference import Georeference
 
 
 def is_emit(guarded: GuardedFile) -> bool:
@@ -26,30 +25,12 @@ def is_emit(guarded: GuardedFile) -> bool:
 
 def place_emit(guarded: GuardedFile, meta: CubeMeta) -> CubeMeta:
     """The same cube, placed by a grid of ground control points out of EMIT's latitudes and longitudes."""
-    arrays = [guarded.array(f"location/{name}") for name in ("lon", "lat")]
-    if any(array.shape != (meta.rows, meta.columns) for array in arrays):
+    lat, lon = "location/lat", "location/lon"
+    if any(guarded.array(name).shape != (meta.rows, meta.columns) for name in (lat, lon)):
         return meta
-    rows, columns = (_spread(size) for size in (meta.rows, meta.columns))
-    points = []
-    for row in rows:
-        lon, lat = (array[slice(row, row + 1), slice(None)][0] for array in arrays)
-        points += [
-            GroundPoint(column + 0.5, row + 0.5, float(lon[column]), float(lat[column]))
-            for column in columns
-            if abs(lat[column]) <= 90 and abs(lon[column]) <= 360  # false for NaN and for the fill value
-        ]
     ortho = ("geotransform", "spatial_ref")  # of the product's map grid, which these pixels are not on
-    note = f"in sensor geometry: placed by {len(points)} points out of location/lat and location/lon"
-    return replace(
-        meta,
-        georeference=Georeference(crs="EPSG:4326", points=tuple(points)),
-        extra={name: value for name, value in meta.extra.items() if name not in ortho},
-    ).noting(note)
-
-
-def _spread(size: int) -> list[int]:
-    """At most 32 places from the first to the last."""
-    return sorted({int(place) for place in np.linspace(0, size - 1, min(size, POINTS_A_SIDE)).round()})
+    kept = {name: value for name, value in meta.extra.items() if name not in ortho}
+    return swaths.placed(guarded, replace(meta, extra=kept), lat, lon)
 
 
 NEON_CUBE, NEON_SYSTEM = "Reflectance_Data", "Metadata/Coordinate_System"

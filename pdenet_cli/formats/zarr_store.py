@@ -16,10 +16,11 @@ import numpy as np
 
 from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta, Pixels
 from pdenet_cli.errors import FormatError, OutputError, PdenetError
-from pdenet_cli.formats import labelled
-from pdenet_cli.formats.attributes import numbers
+from pdenet_cli.formats import attributes as words
+from pdenet_cli.formats import labelled, swaths
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import Variable
+from pdenet_cli.formats.ground_grid import GroundGrid
 from pdenet_cli.formats.limits import refuse_large_block, refuse_lie
 
 FILL = "_FillValue"
@@ -138,7 +139,7 @@ class Folder:
     def fill(self, name: str) -> float | None:
         """What stands where no chunk was written, if the header has a number for it."""
         value = self.header(name).get("fill_value")
-        found = None if isinstance(value, bool) else numbers(value)
+        found = None if isinstance(value, bool) else words.numbers(value)
         return found[0] if found else None
 
     def dimensions(self, name: str) -> list[str]:
@@ -227,7 +228,7 @@ def _recognises(path: Path, head: bytes) -> bool:
 def _open(path: Path, options: OpenOptions) -> Cube:
     folder = Folder(path)
     meta, array, axes = labelled.read(folder, options)
-    return Cube(path, meta, array, axes)
+    return Cube(path, swaths.place_swath(folder, meta), array, axes)
 
 
 def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
@@ -242,11 +243,18 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     for piece in layout:
         if kept is None or not kept._is_array(part / piece.name):
             _make(group, piece, meta, axes)
+        if isinstance(piece.values, GroundGrid):  # anew, for a run may have broken off in the midst of it
+            for rows, numbers in piece.values.blocks():
+                group[piece.name][rows, :] = numbers
     return Cube(part, meta, GuardedArray(part, group[layout[-1].name]), axes)
 
 
 def _make(group: Any, piece: labelled.Part, meta: CubeMeta, axes: str) -> None:
     about = dict(name=piece.name, dimension_names=piece.dimensions or None, attributes=piece.attributes)
+    if isinstance(piece.values, GroundGrid):
+        grid, chunk = piece.values, (piece.values.rows_at_once, piece.values.shape[1])
+        group.create_array(shape=grid.shape, dtype=grid.dtype, chunks=chunk, **about)
+        return
     if piece.values is not None:
         group.create_array(data=piece.values, **about)
         return
@@ -266,4 +274,4 @@ def _chunks(meta: CubeMeta, axes: str) -> tuple[int, ...]:
     return tuple(sizes[axis] for axis in axes)
 
 
-FORMAT = Format("Zarr", (".zarr",), _recognises, _open, _create)
+FORMAT = Format("Zarr", (".zarr",), _recognises, _open, _create, named=labelled.by_planes)

@@ -1,0 +1,69 @@
+"""Latitude and longitude of every pixel out of a few points, as others look for them in netCDF."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pdenet_cli.cube import CubeMeta, Pixels
+from pdenet_cli.formats import crs
+
+BLOCK_NUMBERS = 1 << 19
+
+
+@dataclass(frozen=True)
+class GroundGrid:
+    """A number for the centre of every pixel, straight between those of points and beyond the last of them.
+
+    It may be larger than memory: `blocks` makes it piece by piece.
+    """
+
+    at_rows: Pixels  # where the rows of points lie in the picture, in pixels from its upper-left corner
+    at_columns: Pixels
+    known: Pixels  # of each point, (rows of points, columns of points)
+    shape: tuple[int, int]
+    dtype = np.dtype("<f8")
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows make a few megabytes."""
+        return min(self.shape[0], max(1, BLOCK_NUMBERS // self.shape[1]))
+
+    def blocks(self) -> Iterator[tuple[slice, Pixels]]:
+        """All rows in order, some at once."""
+        for first in range(0, self.shape[0], self.rows_at_once):
+            chosen = slice(first, min(first + self.rows_at_once, self.shape[0]))
+            yield chosen, self.rows(np.arange(chosen.start, chosen.stop))
+
+    def rows(self, wanted: Pixels) -> Pixels:
+        """Some rows, each as long as the picture is wide."""
+        left, right = _between(self.at_columns, np.arange(self.shape[1]) + 0.5)
+        above, below = _between(self.at_rows, wanted + 0.5)
+        across = self.known[:, left] * (1 - right) + self.known[:, left + 1] * right  # (rows of points, columns)
+        found: Pixels = across[above] * (1 - below[:, None]) + across[above + 1] * below[:, None]
+        return found
+
+
+def _between(at: Pixels, places: Pixels) -> tuple[Pixels, Pixels]:
+    """Which of some points lies before each place, and how far on the way to the next one that is."""
+    before = np.clip(np.searchsorted(at, places, "right") - 1, 0, len(at) - 2)
+    return before, (places - at[before]) / (at[before + 1] - at[before])
+
+
+def degrees_of(meta: CubeMeta) -> dict[str, GroundGrid]:
+    """Latitude and longitude of a scene that only points on a regular grid place, in degrees; else nothing."""
+    where = meta.georeference
+    system = crs.parsed(where.crs)
+    if where.transform is not None or system is None or not system.is_geographic:
+        return {}
+    points = sorted(where.points, key=lambda point: (point.row, point.column))
+    rows, columns = sorted({point.row for point in points}), sorted({point.column for point in points})
+    whole = [(point.row, point.column) for point in points] == list(itertools.product(rows, columns))
+    if not whole or min(len(rows), len(columns)) < 2:
+        return {}
+    at, size = (np.array(rows), np.array(columns)), (meta.rows, meta.columns)
+    known = {"lat": np.array([point.y for point in points]), "lon": np.array([point.x for point in points])}
+    return {name: GroundGrid(*at, numbers.reshape(len(rows), -1), size) for name, numbers in known.items()}

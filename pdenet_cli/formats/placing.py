@@ -1,0 +1,137 @@
+"""Where a cube among named arrays lies: by its grid mapping, the coordinates of its pixels, or ENVI's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pdenet_cli.errors import FormatError
+from pdenet_cli.formats import attributes as words
+from pdenet_cli.formats import coordinates, crs, envi_header
+from pdenet_cli.formats.coordinates import Coordinate
+from pdenet_cli.formats.store import Store, units_text
+from pdenet_cli.georeference import Georeference, Transform
+
+ENVI_PLACE = {"map info", "coordinate system string"}
+"""ENVI's words for the place of a scene, which some tools keep as attributes; they hold for one grid only."""
+
+LATITUDES, LONGITUDES = ("lat", "latitude"), ("lon", "longitude")
+DEGREES = {**dict.fromkeys(LATITUDES, 90), **dict.fromkeys(LONGITUDES, 360)}
+"""The names of coordinates that are degrees even where no unit says so, and how far those go."""
+
+ON_MAPS = ("x", "y", "easting", "northing")
+
+
+def placed(
+    store: Store, name: str, said: Mapping[str, Any], along: Mapping[str, str]
+) -> tuple[Georeference, tuple[str, ...]]:
+    """Where the scene lies: by its grid mapping, its own attributes, regular x and y, or ENVI's map info."""
+    rows, columns = (_coordinate(store, along.get(axis, "")) for axis in "rc")
+    place = _mapped(store, name, said, (columns and columns.metres) or 1.0)
+    if place == Georeference():
+        place = words.understood_place(words.place_words(said))
+    doubts: tuple[str, ...] = ()
+    if rows and columns and not place.points:
+        place, doubts = _by_coordinates(place, rows, columns)
+    if place.transform is None and not place.points:
+        place = _map_info(store.path, said, place)
+    return place, doubts
+
+
+def _mapped(store: Store, name: str, said: Mapping[str, Any], metres: float) -> Georeference:
+    """What the grid mapping of a variable says, in a text or in the parameters of the CF conventions."""
+    mapping = said.get("grid_mapping")
+    if not isinstance(mapping, str):
+        return Georeference()
+    mapping = mapping.partition(":")[0].strip()
+    for candidate in (f"{name.rpartition('/')[0]}/{mapping}", mapping):
+        try:
+            values = store.attributes(candidate.strip("/"))
+        except FormatError:
+            continue
+        place = words.understood_place(values)
+        return replace(place, crs=place.crs or coordinates.described(values, metres))
+    return Georeference()
+
+
+def _coordinate(store: Store, name: str) -> Coordinate | None:
+    """The coordinate of this name, if its numbers have a unit or its name may tell one."""
+    units = units_text(store, name) if name else ""
+    values = words.numbers(store.small(name)) if units or _leaf(name) in (*DEGREES, *ON_MAPS) else None
+    if values is None or len(values) < 2:
+        return None
+    kind = store.variable(name).dtype
+    rounding = float(np.finfo(kind).eps) if kind is not None and kind.kind == "f" else 0.0
+    return Coordinate(name, values, units, rounding)
+
+
+def _leaf(name: str) -> str:
+    return name.rpartition("/")[2].lower()
+
+
+def _by_coordinates(
+    place: Georeference, rows: Coordinate, columns: Coordinate
+) -> tuple[Georeference, tuple[str, ...]]:
+    """The place by the coordinates of the pixels, unless a transform says the same or is all that can be told."""
+    known = [_with_unit(axis, place.crs) for axis in (rows, columns)]
+    if not all(axis.units for axis in known):
+        return place, ()
+    found, doubts = coordinates.placed(place, known[0], known[1])
+    for axis, unit in zip((rows, columns), known, strict=True):
+        if not axis.units and found is not place:
+            doubts += (f"{axis.name} has no unit, taken for {unit.units}",)
+    if place.transform is None or found.transform is None:
+        return found, doubts
+    if place.transform[2] or place.transform[4] or _agree(place.transform, found.transform, rows, columns):
+        return place, ()
+    # Whoever cuts or flips a scene moves the coordinates with the pixels; a text stays as it was.
+    note = f"GeoTransform does not agree with {columns.name} and {rows.name}, which are taken"
+    return replace(found, anchor=(0.0, 0.0), rpc=None), (*doubts, note)
+
+
+def _agree(told: Transform, found: Transform, rows: Coordinate, columns: Coordinate) -> bool:
+    """Whether two transforms put the corners of a scene within a tenth of a pixel of each other."""
+    for axis, first, step in ((columns, 0, 1), (rows, 3, 5)):
+        beside = [told[first] - found[first], told[first] - found[first]]
+        beside[1] += len(axis.values) * (told[step] - found[step])
+        rounded = axis.rounding * max(abs(found[first]), abs(found[first] + len(axis.values) * found[step]))
+        if not max(map(abs, beside)) <= coordinates.EVEN * abs(found[step]) + rounded:
+            return False
+    return True
+
+
+def _with_unit(axis: Coordinate, system: str | None) -> Coordinate:
+    """A coordinate without a unit in the one that its name and its coordinate system tell; else as it is."""
+    name, values = _leaf(axis.name), np.asarray(axis.values)
+    if axis.units:
+        return axis
+    if name in DEGREES:
+        return replace(axis, units="degrees") if (np.abs(values) <= DEGREES[name]).all() else axis
+    known = crs.parsed(system)
+    if name not in ON_MAPS or known is None or _are_counts(values):
+        return axis
+    return replace(axis, units="degrees" if known.is_geographic else coordinates.spoken_units(known))
+
+
+def _are_counts(values: Any) -> bool:
+    """Whether numbers count pixels, as those of a scene without a place do, or those of a piece of it."""
+    by_ones = bool((np.abs(np.diff(values)) == 1).all())
+    return by_ones and values.min() >= 0 and values.max() < 10_000 + len(values)  # no map is so near its origin
+
+
+def _map_info(path: Path, said: Mapping[str, Any], place: Georeference) -> Georeference:
+    texts = {envi_name(n): v for n, v in said.items() if envi_name(n) in ENVI_PLACE and isinstance(v, str)}
+    try:
+        told = envi_header.Header(path, texts).georeference()
+    except ValueError:
+        return place
+    return replace(told, crs=place.crs or told.crs, rpc=place.rpc) if texts else place
+
+
+def envi_name(name: str) -> str:
+    """A name as an ENVI header writes it."""
+    return name.lower().replace("_", " ")

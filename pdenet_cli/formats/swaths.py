@@ -1,0 +1,113 @@
+"""Scenes as a sensor saw them, on no map grid: placed by points out of the latitudes and longitudes of pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pdenet_cli.cube import CubeMeta, Pixels, Sliceable
+from pdenet_cli.errors import FormatError
+from pdenet_cli.formats import crs
+from pdenet_cli.formats.attributes import numbers
+from pdenet_cli.formats.choosing import Variable
+from pdenet_cli.formats.ground_grid import degrees_of
+from pdenet_cli.formats.placing import LATITUDES, LONGITUDES
+from pdenet_cli.formats.store import Store, distance
+from pdenet_cli.georeference import Georeference, GroundPoint
+
+POINTS_A_SIDE = 32
+ROUNDED = 2e-5  # degrees, about two metres: what single precision may take from a longitude
+FEWEST = 3  # with less, nothing can be turned or stretched
+
+
+def place_swath(store: Store, meta: CubeMeta) -> CubeMeta:
+    """A cube that nothing else places, by the nearest latitudes and longitudes that a file has of its pixels.
+
+    Points that these were made of, by us, place it too; but not if it was cut or flipped since.
+    """
+    where = meta.georeference
+    if where.transform is not None or where.rpc:
+        return meta
+    pairs = _pairs(store.variables(), (meta.rows, meta.columns))
+    if not pairs:
+        return meta
+    lat, lon = min(pairs, key=lambda pair: distance(meta.variable or "", pair[0]))
+    try:
+        if where.points and not _has_moved(store, meta, lat, lon):
+            return meta
+        found = placed(store, meta, lat, lon)
+    except FormatError:
+        return meta.noting(f"not placed: {lat} and {lon} cannot be read")
+    return found if len(found.georeference.points) >= FEWEST else meta
+
+
+def _has_moved(store: Store, meta: CubeMeta, lat: str, lon: str) -> bool:
+    """Whether the degrees of the pixels at the corners are others than the points of a scene give."""
+    grids = degrees_of(meta)
+    for name, grid in zip((lat, lon), (grids.get("lat"), grids.get("lon")), strict=True):
+        for row in (0, meta.rows - 1):
+            given = _Scaled.of(store, name).row(row)[[0, -1]]
+            if grid is not None and not np.allclose(given, grid.rows(np.array([row]))[0, [0, -1]], 0, ROUNDED):
+                return True
+    return False
+
+
+def _pairs(variables: Sequence[Variable], size: tuple[int, int]) -> list[tuple[str, str]]:
+    """The names of a latitude and a longitude that lie together and have a number for every pixel."""
+    there = {v.name: v.name.rpartition("/") for v in variables if v.dtype is not None and v.shape == size}
+    return [
+        (lat, lon)
+        for lat, (group, _, north) in there.items()
+        for lon, (other, _, east) in there.items()
+        if group == other and (north.lower(), east.lower()) in zip(LATITUDES, LONGITUDES, strict=True)
+    ]
+
+
+def placed(store: Store, meta: CubeMeta, lat: str, lon: str) -> CubeMeta:
+    """A cube placed by at most 32 x 32 ground control points out of two arrays."""
+    norths, easts = (_Scaled.of(store, name) for name in (lat, lon))
+    points = []
+    for row in _spread(meta.rows):
+        y, x = norths.row(row), easts.row(row)
+        points += [
+            GroundPoint(column + 0.5, row + 0.5, float(x[column]), float(y[column]))
+            for column in _spread(meta.columns)
+            if abs(y[column]) <= 90 and abs(x[column]) <= 360  # false for NaN and for the fill value
+        ]
+    note = f"in sensor geometry: placed by {len(points)} points out of {lat} and {lon}"
+    place = Georeference(crs=crs.DEGREES, points=_unbroken(points))
+    return replace(meta, georeference=place).noting(note)
+
+
+def _spread(size: int) -> list[int]:
+    """At most 32 places from the first to the last."""
+    return sorted({int(place) for place in np.linspace(0, size - 1, min(size, POINTS_A_SIDE)).round()})
+
+
+def _unbroken(points: Sequence[GroundPoint]) -> tuple[GroundPoint, ...]:
+    """The points on one side of the world, also where they lie on both sides of 180 degrees."""
+    longitudes = [point.x for point in points]
+    if not points or max(longitudes) - min(longitudes) <= 180:
+        return tuple(points)
+    return tuple(replace(point, x=point.x + 360) if point.x < 0 else point for point in points)
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """Rows of an array whose numbers may be packed with a gain and an offset."""
+
+    array: Sliceable
+    gain: float
+    offset: float
+
+    @classmethod
+    def of(cls, store: Store, name: str) -> _Scaled:
+        said = store.attributes(name)
+        gain, offset = numbers(said.get("scale_factor")) or (1.0,), numbers(said.get("add_offset")) or (0.0,)
+        return cls(store.array(name), gain[0], offset[0])
+
+    def row(self, row: int) -> Pixels:
+        numbers: Pixels = np.asarray(self.array[slice(row, row + 1), slice(None)][0], np.float64)
+        return numbers * self.gain + self.offset

@@ -1,0 +1,45 @@
+"""Arrays seen in another way than a file keeps them, still read by windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pdenet_cli.cube import Pixels, Sliceable
+
+
+@dataclass(frozen=True)
+class WithoutAxis:
+    """An array without one of its axes, which has the length 1."""
+
+    array: Sliceable
+    axis: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*self.array.shape[: self.axis], *self.array.shape[self.axis + 1 :])
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
+        part = self.array[(*key[: self.axis], slice(None), *key[self.axis :])]
+        return np.asarray(part).squeeze(self.axis)
+
+
+@dataclass(frozen=True)
+class Unsigned:
+    """Whole numbers whose first bit is no sign, whatever their type says."""
+
+    array: Sliceable
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.array.shape)
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
+        part = np.asarray(self.array[key])
+        return part.view(unsigned(part.dtype))
+
+
+def unsigned(dtype: np.dtype[np.signedinteger]) -> np.dtype[np.unsignedinteger]:
+    """The type of the same bytes without a sign."""
+    return np.dtype(dtype.str.replace("i", "u"))
