@@ -184,7 +184,10 @@ class CubeMeta:
 
 
 class Sliceable(Protocol):
-    """An array in memory, on disk or in chunks: a shape, and three slices read or write a part."""
+    """An array in memory, on disk or in chunks: a shape, and three slices read or write a part.
+
+    One in chunks may have their sizes as `block`.
+    """
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -209,6 +212,18 @@ class Cube:
         self.files = (*self.own_files, *beside)  # all that it is made of
         self.writable = True  # not so a scene that was opened: it is never changed
         assert tuple(array.shape) == meta.shape(axes), (array.shape, axes, meta)
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        """Bands, rows and columns that the file keeps as one: to read a part of it takes as long as all of it.
+
+        A row of all bands where the file has no such blocks.
+        """
+        sizes = getattr(self.array, "block", None)
+        if sizes is None:
+            return self.meta.bands, 1, self.meta.columns
+        bands, rows, columns = (min(sizes[i], self.array.shape[i]) for i in map(self.axes.index, "brc"))
+        return bands, rows, columns
 
     def read(self, window: Window | None = None, bands: slice | Sequence[int] = slice(None)) -> Pixels:
         """The pixels of `window` as (bands, rows, columns) in the machine's byte order."""
@@ -304,6 +319,10 @@ class _SomeBands:
         shape = list(self.array.shape)
         shape[self.axis] = self.stop - self.start
         return tuple(shape)
+
+    @property
+    def block(self) -> tuple[int, ...] | None:
+        return getattr(self.array, "block", None)
 
     def __getitem__(self, key: tuple[slice, ...]) -> Any:
         first, last, step = key[self.axis].indices(self.stop - self.start)
