@@ -158,6 +158,22 @@ def test_axes_that_tifffile_took_for_pages_can_be_told(tmp_path):
     np.testing.assert_array_equal(open_cube(tmp_path / "a.tif", axes="rcb").read(), PIXELS)
 
 
+@pytest.mark.parametrize("codec", [{}, {"compression": "zlib"}], ids=str)
+@pytest.mark.parametrize("settled", [None, "axes", "wavelengths", "place"])
+def test_that_pages_are_taken_for_bands_is_said_where_nothing_settles_it(tmp_path, codec, settled):
+    tags = [(33550, 12, 3, (1.0, 1.0, 0.0), True)] if settled == "place" else []
+    pixels = PIXELS.transpose(1, 2, 0).astype("u2")
+    tifffile.imwrite(tmp_path / "a.tif", pixels, photometric="minisblack", extratags=tags, **codec)
+    if settled == "wavelengths":
+        numbers = ", ".join(map(str, range(37)))
+        words = f"ENVI\nsamples = 5\nlines = 50\nbands = 37\ndata type = 12\nwavelength = {{{numbers}}}\n"
+        (tmp_path / "a.hdr").write_text(words)
+    meta = open_cube(tmp_path / "a.tif", axes="brc" if settled == "axes" else None).meta
+    assert meta.shape() == (37, 50, 5)
+    said = "its 37 pages are taken for bands; --axes rcb if they are rows" in meta.notes
+    assert said == (settled is None)
+
+
 def test_palette_bilevel_and_colour_pictures_are_cubes(tmp_path):
     gdal_file(tmp_path / "bits.tif", (PIXELS[:1] > 99).astype("u1"), nbits=1)
     gdal_file(tmp_path / "rgb.tif", PIXELS[:3].astype("u1"), photometric="rgb")

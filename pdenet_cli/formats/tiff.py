@@ -67,7 +67,15 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         meta = meta.noting("its mask is not used: what lies under it counts, unless it is nodata")
     meta, spectral = _with_neighbour(path, meta)
     meta, world = _placed(path, meta)
+    # Who writes an array of rows, columns and bands with tifffile gets a page for each row.
+    if found.stacked and options.axes is None and not _settles(meta, tags):
+        meta = meta.noting(f"its {meta.bands} pages are taken for bands; --axes rcb if they are rows")
     return Cube(path, meta, found.array, axes, beside=(*spectral, *world))
+
+
+def _settles(meta: CubeMeta, tags: dict[int, Any]) -> bool:
+    """Whether a file says something of its bands or its place that would not fit pages of anything else."""
+    return meta.wavelengths is not None or any(code in tags for code in (*geokeys.TAGS, GDAL_METADATA))
 
 
 def _nodata(text: Any) -> float | None:
