@@ -34,6 +34,19 @@ NANOMETRES = {
 WAVELENGTH_UNIT = rf"(?<![\w/])({'|'.join(NANOMETRES.values())})(?!\w)(?!\W*[-−⁻]\s*[1¹])"
 
 
+def nanometres(wavelengths: Sequence[float], units: str | None) -> float | None:
+    """How many nanometres the unit of some wavelengths is; None if it is none of length.
+
+    Where it is not said, numbers below 100 are taken for micrometres, below 0.001 for metres.
+    """
+    unit = (units or "unknown").strip().lower()
+    if unit in ("", "unknown"):
+        largest = max(wavelengths)
+        return 1e9 if largest < 0.001 else 1e3 if largest < 100 else 1.0
+    found = re.search(WAVELENGTH_UNIT, unit)
+    return next((nm for nm, words in NANOMETRES.items() if found and re.fullmatch(words, found[0])), None)
+
+
 @dataclass(frozen=True)
 class Window:
     """A rectangle of pixels: its upper-left pixel and its size."""
@@ -132,19 +145,11 @@ class CubeMeta:
 
     @property
     def wavelengths_nm(self) -> NDArray[np.float64] | None:
-        """Band centres in nanometres; None where the unit is none of length.
-
-        Without a unit, numbers below 100 are taken for micrometres, below 0.001 for metres.
-        """
+        """Band centres in nanometres; None where the unit is none of length."""
         if self.wavelengths is None:
             return None
-        values = np.asarray(self.wavelengths, np.float64)
-        unit = (self.wavelength_units or "unknown").strip().lower()
-        if unit in ("", "unknown"):
-            return values * (1e9 if values.max() < 0.001 else 1e3 if values.max() < 100 else 1)
-        found = re.search(WAVELENGTH_UNIT, unit)
-        factor = next((nm for nm, words in NANOMETRES.items() if found and re.fullmatch(words, found[0])), None)
-        return None if factor is None else values * factor
+        size = nanometres(self.wavelengths, self.wavelength_units)
+        return None if size is None else np.asarray(self.wavelengths, np.float64) * size
 
     def noting(self, *notes: str) -> CubeMeta:
         """The same with more to tell the user about how the file was read."""

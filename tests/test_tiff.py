@@ -283,6 +283,36 @@ def test_wavelengths_in_gdals_imagery_and_envi_domains_are_understood(tmp_path):
     assert meta.extra == {"sensor type": "X"}
 
 
+@pytest.mark.parametrize(
+    ("unit", "wavelength", "fwhm"),
+    [
+        ("Nanometers", "550", 5.8),
+        (None, "550", 5.8),
+        ("Micrometers", "0.55", 0.0058),
+        ("Wavenumber", "9000", None),
+    ],
+)
+def test_widths_told_in_micrometres_are_in_the_unit_of_the_wavelengths(tmp_path, unit, wavelength, fwhm):
+    path = gdal_file(tmp_path / "a.tif", PIXELS[:2].astype("i2"))
+    with rasterio.open(path, "r+") as file:
+        for band in (1, 2):
+            file.update_tags(band, wavelength=wavelength, **({"wavelength_units": unit} if unit else {}))
+            file.update_tags(band, ns="IMAGERY", CENTRAL_WAVELENGTH_UM="0.55", FWHM_UM="0.0058")
+    meta = open_cube(path).meta
+    assert meta.wavelengths == (float(wavelength),) * 2
+    assert meta.fwhm == (None if fwhm is None else (fwhm, fwhm))
+    with rasterio.open(path, "r+") as file:
+        file.update_tags(1, fwhm="7")
+        file.update_tags(2, fwhm="8")
+    assert open_cube(path).meta.fwhm == (7, 8)
+
+
+def test_gdals_copies_of_band_names_are_not_carried_over(tmp_path):
+    items = dict(Band_1="400 nm", Band_2="500 nm", Band_width="5", a="1")
+    path = gdal_file(tmp_path / "a.tif", PIXELS[:2].astype("i2"), tags={0: items})
+    assert open_cube(path).meta.extra == {"Band_width": "5", "a": "1"}
+
+
 def test_gdals_escaped_texts_are_read_as_they_were_meant(tmp_path):
     words = "a & b < c > d \"e\" &amp; 'f'"
     path = gdal_file(tmp_path / "a.tif", PIXELS[:1].astype("i2"), tags={0: {"k & <l>": words}})
