@@ -63,6 +63,8 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     if generated:
         told.pop("description", None)
     meta = replace(meta, extra=told | dict(meta.extra))
+    if geokeys.is_unknown(meta.georeference):
+        meta = meta.noting("the coordinate system of its geo keys is not known: kept only in TIFF")
     if masked:
         meta = meta.noting("its mask is not used: what lies under it counts, unless it is nodata")
     meta, spectral = _with_neighbour(path, meta)
