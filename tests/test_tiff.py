@@ -355,6 +355,71 @@ def test_enmap_and_desis_keep_their_wavelengths_beside_the_picture(tmp_path):
         open_cube(tmp_path / "DESIS-HSI-L2A.hdr")
 
 
+@pytest.mark.parametrize(
+    ("part", "expected"), [("_VNIR", (401, 402)), ("_SWIR", (403, 404)), ("", None), ("_QL", None)]
+)
+def test_each_detector_of_enmap_has_its_part_of_the_one_list(tmp_path, part, expected):
+    path = gdal_file(tmp_path / f"ENMAP01-____L1B-SPECTRAL_IMAGE{part}.TIF", PIXELS[:2].astype("i2"))
+    names = ("wavelengthCenterOfBand", "FWHMOfBand", "GainOfBand", "OffsetOfBand")
+    bands = "".join(f"<bandID>{''.join(f'<{n}>{b}</{n}>' for n in names)}</bandID>" for b in range(401, 405))
+    xml = f"<level_X><specific><bandCharacterisation>{bands}</bandCharacterisation></specific></level_X>"
+    (tmp_path / "ENMAP01-____L1B-METADATA.XML").write_text(xml)
+    meta = open_cube(path).meta
+    assert meta.wavelengths == meta.gains == expected
+    unused = "ENMAP01-____L1B-METADATA.XML speaks of 4 bands and the picture has 2: not used"
+    assert (unused in meta.notes) == (expected is None)
+
+
+def pam(*bands):
+    """An .aux.xml that says these items of its bands."""
+    items = ("".join(f'<MDI key="{k}">{v}</MDI>' for k, v in band.items()) for band in bands)
+    parts = (
+        f'<PAMRasterBand band="{i}"><NoDataValue>-9.99900000000000E+03</NoDataValue>'
+        f"<Metadata>{words}</Metadata></PAMRasterBand>"
+        for i, words in enumerate(items, start=1)
+    )
+    return f"<PAMDataset>{''.join(parts)}</PAMDataset>"
+
+
+def test_what_gdal_keeps_beside_a_picture_counts_where_the_picture_says_nothing(tmp_path):
+    usual = dict(wavelength_units="Nanometers", fwhm="5")
+    bands = [dict(usual, wavelength="450", bbl=1), dict(usual, wavelength="550", bbl=0)]
+    path, beside = gdal_file(tmp_path / "a.tif", PIXELS[:2].astype("i2")), tmp_path / "a.tif.aux.xml"
+    beside.write_text(pam(*bands))
+    with open_cube(path) as cube, rasterio.open(path) as reference:
+        assert cube.meta.nodata == reference.nodata == -9999
+        assert (cube.meta.wavelengths, cube.meta.wavelength_units) == ((450, 550), "Nanometers")
+        assert (cube.meta.fwhm, cube.meta.good_bands) == ((5, 5), (True, False))
+        said = "nodata, wavelengths, wavelength units, fwhm, good bands"
+        assert cube.meta.notes == (f"{said} taken from a.tif.aux.xml",)
+        assert cube.beside == (beside,)
+    own = {band: dict(wavelength=str(band)) for band in (1, 2)}
+    path = gdal_file(tmp_path / "a.tif", PIXELS[:2].astype("i2"), nodata=-1, tags=own)
+    beside.write_text(pam(*bands))
+    with open_cube(path) as cube:
+        assert (cube.meta.nodata, cube.meta.wavelengths, cube.meta.fwhm) == (-1, (1, 2), None)
+        assert cube.meta.good_bands == (True, False)
+
+
+def test_what_gdal_keeps_beside_a_picture_may_be_of_no_use(tmp_path):
+    path, beside = gdal_file(tmp_path / "a.tif", PIXELS[:2].astype("i2")), tmp_path / "a.tif.aux.xml"
+    bomb = '<!DOCTYPE a [<!ENTITY b "c">]><PAMDataset><Metadata><MDI key="d">&b;</MDI></Metadata></PAMDataset>'
+    for words, notes in (
+        ("<PAMDataset", ("a.tif.aux.xml is ignored: ParseError",)),
+        (bomb, ("a.tif.aux.xml is ignored: EntitiesForbidden",)),
+        ("<PAMDataset><Metadata><MDI key='STATISTICS_MEAN'>4</MDI></Metadata></PAMDataset>", ()),
+        (
+            pam(dict(wavelength=1), {}).replace("NoDataValue", "x"),
+            ("a.tif.aux.xml: wavelength ignored: not a number for every band",),
+        ),
+        (pam({}, {}).replace("9.99", "1.99", 1), ("a.tif.aux.xml: nodata ignored: not the same in every band",)),
+    ):
+        beside.write_text(words)
+        with open_cube(path) as cube:
+            assert (cube.meta.nodata, cube.meta.wavelengths) == (None, None)
+            assert (cube.meta.notes, cube.beside) == (notes, ())
+
+
 def test_what_was_used_beside_a_picture_is_a_part_of_the_scene(tmp_path):
     path = gdal_file(tmp_path / "a.tif", PIXELS[:2].astype("i2"))
     (tmp_path / "a.hdr").write_text("ENVI\nsamples = 50\nlines = 37\nbands = 2\ndata type = 2\n")

@@ -34,29 +34,43 @@ BAND_OWN = {*NUMBERS, "wavelength_units", "description", "scale", "offset", "col
 
 
 class Items:
-    """The items of a GDAL_METADATA text, those of the dataset and those of each band."""
+    """The items that GDAL keeps of a picture, those of the dataset and those of each band."""
 
     def __init__(self, text: str, bands: int) -> None:
+        """Those of a GDAL_METADATA text."""
         self.bands = bands
         self.dataset: dict[str, str] = {}
         self.band: dict[str, list[str | None]] = {}
-        for item in ElementTree.fromstring(text).iter("Item"):
-            name, domain = item.get("name", ""), item.get("domain", "")
+        for item in ElementTree.fromstring(text).iter("Item") if text else ():
             value = unescape(item.text or "", {"&quot;": '"', "&apos;": "'"})  # GDAL escapes values twice
-            sample = item.get("sample", "")
-            if not name or name.upper().startswith("STATISTICS_") or domain in STALE_DOMAINS:
-                continue
-            if domain not in ("", "ENVI", "IMAGERY"):
-                name = f"{domain}{DOMAIN}{name}"
-            if sample.isdecimal() and len(sample) < 9:
-                if int(sample) < bands:
-                    self.band.setdefault(item.get("role", name), [None] * bands)[int(sample)] = value
-            elif BAND_NAME.fullmatch(name):
-                continue
-            elif domain == "ENVI":
-                self.dataset.setdefault(name.replace("_", " "), value)  # GDAL joins ENVI's words
-            else:
-                self.dataset[name] = value
+            name, sample = item.get("name", ""), item.get("sample", "")
+            self._add(name, item.get("domain", ""), value, sample, item.get("role"))
+
+    @classmethod
+    def of_pam(cls, root: Any, bands: int) -> Items:
+        """Those of an .aux.xml, whose bands are counted from 1."""
+        items = cls("", bands)
+        for place, sample in ((root, ""), *((band, band.get("band", "")) for band in root.iter("PAMRasterBand"))):
+            before = str(int(sample) - 1) if sample.isdecimal() and len(sample) < 9 else sample
+            for group in place.iterfind("Metadata"):
+                for item in group.iterfind("MDI"):
+                    items._add(item.get("key", ""), group.get("domain", ""), item.text or "", before)
+        return items
+
+    def _add(self, name: str, domain: str, value: str, sample: str, role: str | None = None) -> None:
+        if not name or name.upper().startswith("STATISTICS_") or domain in STALE_DOMAINS:
+            return
+        if domain not in ("", "ENVI", "IMAGERY"):
+            name = f"{domain}{DOMAIN}{name}"
+        if sample.isdecimal() and len(sample) < 9:
+            if int(sample) < self.bands:
+                self.band.setdefault(name if role is None else role, [None] * self.bands)[int(sample)] = value
+        elif BAND_NAME.fullmatch(name):
+            return
+        elif domain == "ENVI":
+            self.dataset.setdefault(name.replace("_", " "), value)  # GDAL joins ENVI's words
+        else:
+            self.dataset[name] = value
 
     @property
     def own(self) -> dict[str, str]:
