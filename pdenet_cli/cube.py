@@ -34,6 +34,19 @@ NANOMETRES = {
 WAVELENGTH_UNIT = rf"(?<![\w/])({'|'.join(NANOMETRES.values())})(?!\w)(?!\W*[-−⁻]\s*[1¹])"
 
 
+def nanometres(wavelengths: Sequence[float], units: str | None) -> float | None:
+    """How many nanometres the unit of some wavelengths is; None if it is none of length.
+
+    Where it is not said, numbers below 100 are taken for micrometres, below 0.001 for metres.
+    """
+    unit = (units or "unknown").strip().lower()
+    if unit in ("", "unknown"):
+        largest = max(wavelengths)
+        return 1e9 if largest < 0.001 else 1e3 if largest < 100 else 1.0
+    found = re.search(WAVELENGTH_UNIT, unit)
+    return next((nm for nm, words in NANOMETRES.items() if found and re.fullmatch(words, found[0])), None)
+
+
 @dataclass(frozen=True)
 class Window:
     """A rectangle of pixels: its upper-left pixel and its size."""
@@ -132,19 +145,11 @@ class CubeMeta:
 
     @property
     def wavelengths_nm(self) -> NDArray[np.float64] | None:
-        """Band centres in nanometres; None where the unit is none of length.
-
-        Without a unit, numbers below 100 are taken for micrometres, below 0.001 for metres.
-        """
+        """Band centres in nanometres; None where the unit is none of length."""
         if self.wavelengths is None:
             return None
-        values = np.asarray(self.wavelengths, np.float64)
-        unit = (self.wavelength_units or "unknown").strip().lower()
-        if unit in ("", "unknown"):
-            return values * (1e9 if values.max() < 0.001 else 1e3 if values.max() < 100 else 1)
-        found = re.search(WAVELENGTH_UNIT, unit)
-        factor = next((nm for nm, words in NANOMETRES.items() if found and re.fullmatch(words, found[0])), None)
-        return None if factor is None else values * factor
+        size = nanometres(self.wavelengths, self.wavelength_units)
+        return None if size is None else np.asarray(self.wavelengths, np.float64) * size
 
     def noting(self, *notes: str) -> CubeMeta:
         """The same with more to tell the user about how the file was read."""
@@ -184,7 +189,10 @@ class CubeMeta:
 
 
 class Sliceable(Protocol):
-    """An array in memory, on disk or in chunks: a shape, and three slices read or write a part."""
+    """An array in memory, on disk or in chunks: a shape, and three slices read or write a part.
+
+    One in chunks may have their sizes as `block`.
+    """
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -209,6 +217,18 @@ class Cube:
         self.files = (*self.own_files, *beside)  # all that it is made of
         self.writable = True  # not so a scene that was opened: it is never changed
         assert tuple(array.shape) == meta.shape(axes), (array.shape, axes, meta)
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        """Bands, rows and columns that the file keeps as one: to read a part of it takes as long as all of it.
+
+        A row of all bands where the file has no such blocks.
+        """
+        sizes = getattr(self.array, "block", None)
+        if sizes is None:
+            return self.meta.bands, 1, self.meta.columns
+        bands, rows, columns = (min(sizes[i], self.array.shape[i]) for i in map(self.axes.index, "brc"))
+        return bands, rows, columns
 
     def read(self, window: Window | None = None, bands: slice | Sequence[int] = slice(None)) -> Pixels:
         """The pixels of `window` as (bands, rows, columns) in the machine's byte order."""
@@ -304,6 +324,10 @@ class _SomeBands:
         shape = list(self.array.shape)
         shape[self.axis] = self.stop - self.start
         return tuple(shape)
+
+    @property
+    def block(self) -> tuple[int, ...] | None:
+        return getattr(self.array, "block", None)
 
     def __getitem__(self, key: tuple[slice, ...]) -> Any:
         first, last, step = key[self.axis].indices(self.stop - self.start)

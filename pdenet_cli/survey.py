@@ -14,6 +14,7 @@ from pdenet_cli.errors import FormatError
 
 SURVEY_VALUES = 1 << 28  # a scene with more numbers than this is surveyed in evenly spread blocks
 BLOCK_VALUES = 1 << 23
+LARGEST_BLOCK = 1 << 24  # what a file keeps in larger blocks is read by rows, however long that takes
 PERCENTILE_VALUES = 1 << 20
 FILLS = (-9999.0, -999.0, -32768.0, -(2.0**31), -3.4028234663852886e38, 9.969209968386869e36)  # of many products
 FEW = 0.001  # of the numbers: as many pixels of one scene happen to have one value
@@ -54,15 +55,16 @@ class Survey:
         meta = cube.meta
         if meta.dtype.kind not in "uifb":
             raise FormatError(f"{cube.path}: {meta.dtype.name} numbers are not an image to sharpen.")
-        side = max(1, BLOCK_VALUES // (meta.bands * meta.columns))
-        blocks = list(meta.window.blocks(side, meta.columns))
+        depth, rows, columns = _cut(cube)
+        blocks = list(meta.window.blocks(rows, columns))
         every = max(1, math.ceil(meta.bands * meta.rows * meta.columns / at_most))
-        chosen = range(every // 2, len(blocks), every)
-        look = _Look(cube, len(chosen))
+        chosen = _spread(len(blocks), math.ceil(meta.columns / columns), every)
+        look = _Look(cube, len(chosen) * math.ceil(meta.bands / depth), depth)
         for i in chosen:
             look.over(blocks[i])
         # What the chosen blocks have not may be in another.
-        rest = iter([block for i, block in enumerate(blocks) if i not in chosen])
+        others = set(range(len(blocks))).difference(chosen)
+        rest = iter([blocks[i] for i in sorted(others)])
         while not look.picked and (block := next(rest, None)) is not None:
             look.over(block)
         if not look.picked:
@@ -96,12 +98,35 @@ class Survey:
         return self.varying_bands(meta) if count is None else self.usable_bands(meta)
 
 
+def _cut(cube: Cube) -> tuple[int, int, int]:
+    """Bands, rows and columns to read at once: about BLOCK_VALUES numbers, and whole blocks of the file."""
+    bands, columns = cube.meta.bands, cube.meta.columns
+    depth, height, width = cube.block
+    if depth * height * width > LARGEST_BLOCK:
+        depth, height, width = bands, 1, columns
+    if bands * height * width > BLOCK_VALUES:
+        return min(bands, depth * max(1, BLOCK_VALUES // (depth * height * width))), height, width
+    across = width * (BLOCK_VALUES // (bands * height * width))
+    if across < columns:
+        return bands, height, across
+    return bands, height * max(1, BLOCK_VALUES // (bands * height * columns)), columns
+
+
+def _spread(blocks: int, across: int, every: int) -> list[int]:
+    """One of `every` so many blocks, which lie `across` in a row, from all rows and from all columns."""
+    step = across
+    while math.gcd(step, every) > 1:  # else those of a few columns only
+        step += 1
+    chosen = [i for i in range(blocks) if (i // across * step + i % across) % every == every // 2]
+    return chosen or [blocks // 2]
+
+
 class _Look:
     """What is known of each band of a scene, block by block."""
 
-    def __init__(self, cube: Cube, blocks: int) -> None:
-        """`blocks`: how many will be looked over, each for its share of the percentile."""
-        self.cube, self.blocks, bands = cube, blocks, cube.meta.bands
+    def __init__(self, cube: Cube, parts: int, depth: int) -> None:
+        """`parts`: of at most `depth` bands, how many will be looked over; each has a share of the percentile."""
+        self.cube, self.parts, self.depth, bands = cube, parts, depth, cube.meta.bands
         self.good = np.array(cube.meta.good_bands or (True,) * bands)
         self.sums, self.counts = np.zeros(bands), np.zeros(bands, np.int64)
         self.missing = np.zeros(bands, np.int64)  # numbers
@@ -116,22 +141,31 @@ class _Look:
 
     def over(self, block: Window) -> None:
         """Look over all bands of a block."""
-        pixels, there = self._read(block, 0, self.cube.meta.bands)
+        for first, last in self._runs(0, self.cube.meta.bands):
+            self._pick(first, *self._read(block, first, last))
+
+    def _pick(self, first: int, pixels: Pixels, there: NDArray[np.bool_]) -> None:
+        """Count the pixels of the bands from `first` on, and keep some of them for the percentile."""
         numbers = pixels[there]
         self.seen += pixels.size
         self.nothing += pixels.size - numbers.size
         if numbers.size:
-            step = max(1, numbers.size * self.blocks // PERCENTILE_VALUES)
+            step = max(1, numbers.size * self.parts // PERCENTILE_VALUES)
             ends = there.sum((1, 2)).cumsum()  # of each band's numbers among all
             bands = np.searchsorted(ends, np.arange(0, numbers.size, step), side="right")
-            self.picked.append((bands, numbers[::step].copy()))  # a view would keep the whole block
+            self.picked.append((bands + first, numbers[::step].copy()))  # a view would keep the whole block
 
     def again(self, block: Window) -> None:
         """Look at those good bands of another block that have shown no two different numbers yet."""
         doubtful = np.flatnonzero(self.good & ~self.vary)
         for run in np.split(doubtful, np.flatnonzero(np.diff(doubtful) > 1) + 1):
             if run.size:
-                self._read(block, int(run[0]), int(run[-1]) + 1)
+                for first, last in self._runs(int(run[0]), int(run[-1]) + 1):
+                    self._read(block, first, last)
+
+    def _runs(self, first: int, last: int) -> list[tuple[int, int]]:
+        """The bands from `first` on, as many at a time as may be read at once."""
+        return [(band, min(band + self.depth, last)) for band in range(first, last, self.depth)]
 
     def survey(self) -> Survey:
         """All that was found."""

@@ -64,13 +64,33 @@ def test_a_header_may_carry_the_whole_name_of_its_data(tmp_path):
         dict(fields={"interleave": "BSQ", "Data Type": "12"}, drop=("data type",)),
         dict(start="ENVI\n; made by hand\n\n"),
         dict(fields={"wavelength": "{\n 400.5,\n 500.25\n}"}),
+        dict(fields={"description": "{\n one\n ; two }"}),
     ],
-    ids=["crlf", "bom", "lower case", "HDR", "no byte order", "no offset", "mixed case", "comments", "lists"],
+    ids=[
+        "crlf",
+        "bom",
+        "lower case",
+        "HDR",
+        "no byte order",
+        "no offset",
+        "mixed case",
+        "comments",
+        "lists",
+        "a brace in a comment",
+    ],
 )
 def test_headers_that_real_tools_write_are_read(tmp_path, variant):
     cube = open_cube(write(tmp_path, **variant))
     np.testing.assert_array_equal(cube.read(), PIXELS)
     assert cube.meta.wavelengths in (None, (400.5, 500.25))
+
+
+def test_comments_inside_a_list_and_an_empty_rotation_are_passed_over(tmp_path):
+    fields = {"wavelength": "{\n; blue\n 400.5,\n  ; green, or so\n 500.25\n}"}
+    fields |= {"map info": "{UTM, 1, 1, 500000, 4649000, 30, 30, 16, North, WGS-84, units=Meters, rotation=}"}
+    meta = open_cube(write(tmp_path, fields)).meta
+    assert (meta.wavelengths, meta.notes) == ((400.5, 500.25), ())
+    assert meta.georeference.transform == (500000, 30, 0, 4649000, 0, -30)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -276,6 +296,66 @@ def test_gdal_reads_the_unit_that_was_meant(tmp_path, system, named):
     with rasterio.open(tmp_path / "fine.img") as reference:
         moved = pyproj.Transformer.from_crs(reference.crs.to_wkt(), system, always_xy=True)
     assert moved.transform(900.0, 200.0) == pytest.approx((900, 200), abs=1e-5)
+
+
+UTM = "UTM, 2, 3, {}, {}, {}, {}, 11, North, WGS-84, units={}"
+DEGREES = "Geographic Lat/Lon, 1, 1, {}, {}, {}, {}, WGS-84, units={}"
+
+
+@pytest.mark.parametrize(
+    ("words", "unit", "size"),
+    [
+        (UTM, "Meters", 1),
+        (UTM, "Km", 1000),
+        (UTM, "Feet", 0.3048),
+        (UTM, "yards", 0.9144),
+        (DEGREES, "Degrees", 1),
+        (DEGREES, "Minutes", 1 / 60),
+        (DEGREES, "Seconds", 1 / 3600),
+        (DEGREES, "Radians", 180 / np.pi),
+    ],
+)
+def test_the_unit_of_map_info_counts_in_every_other_format(tmp_path, words, unit, size):
+    ground = (500000.0, 3700000.0, 30.0, 20.0) if words == UTM else (-118.5, 34.25, 0.0003, 0.0002)
+    said = words.format(*(float(f"{v / size:.12g}") for v in ground), unit)
+    header = write(tmp_path, {"map info": f"{{{said}}}"})
+    for name in ("fine.hdr", "fine.tif"):
+        with open_cube(header) as cube, create_cube(tmp_path / name, cube.meta.upscaled(2)):
+            pass
+    with rasterio.open(tmp_path / "fine.tif") as fine:
+        assert fine.crs.to_epsg() == (32611 if words == UTM else 4326)
+        assert (fine.transform.a, fine.transform.e) == pytest.approx((ground[2] / 2, -ground[3] / 2), rel=1e-9)
+        assert fine.transform @ ((2, 4) if words == UTM else (0, 0)) == pytest.approx(ground[:2], rel=1e-9)
+    again = [item.strip() for item in said.split(",")]
+    kept = Header.read(tmp_path / "fine.hdr").items("map info")
+    assert kept[7:] == tuple(again[7:])
+    assert [float(v) for v in kept[3:5]] == [float(v) for v in again[3:5]]
+    assert [float(v) for v in kept[5:7]] == [float(f"{float(v) / 2:.15g}") for v in again[5:7]]
+
+
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        ("UTM, {}, 33, North, WGS-72", 32233),
+        ("UTM, {}, 33, South, WGS-72", 32333),
+        ("UTM, {}, 30, North, European 1950", 23030),
+        ("UTM, {}, 55, South, Geocentric Datum of Australia 1994", 28355),
+        ("UTM, {}, 11, North, North America 1983", 26911),
+        ("Geographic Lat/Lon, {}, North America 1983", 4269),
+        ("UTM, {}, 33, North, North America 1983", None),  # EPSG:26933 is a zone of Alaska
+        ("UTM, {}, 61, North, WGS-84", None),
+        ("UTM, {}, 55, North, Geocentric Datum of Australia 1994", None),
+        ("State Plane (NAD 83), {}, 3101", None),
+        ("Arbitrary, {}, 0, North", None),
+    ],
+)
+def test_datums_by_their_names_are_known_or_the_loss_is_noted(tmp_path, words, number):
+    header = write(tmp_path, {"map info": "{" + words.format("1, 1, 500000, 4649000, 30, 30") + ", units=Meters}"})
+    meta = open_cube(header).meta
+    assert meta.georeference.crs == (f"EPSG:{number}" if number else None)
+    named = words.replace("{}, ", "")
+    note = f"coordinate system '{named}' of map info is not known: kept only in ENVI"
+    assert meta.notes == (() if number or "Arbitrary" in words else (note,))
 
 
 @pytest.mark.parametrize(

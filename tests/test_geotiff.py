@@ -163,6 +163,9 @@ PROJECTIONS = [
     "+proj=sinu +lon_0=5 +R=6371007.181",
     "+proj=merc +lon_0=5 +k=0.9 +x_0=1 +datum=WGS84",
     "+proj=eqc +lat_ts=30 +lon_0=5 +datum=WGS84",
+    "+proj=stere +lat_0=90 +lat_ts=71 +lon_0=-40 +x_0=1 +y_0=2 +datum=WGS84",
+    "+proj=stere +lat_0=-90 +lat_ts=-70 +lon_0=5 +R=1737400",
+    "+proj=stere +lat_0=-90 +k=0.97 +lon_0=5 +R=3396190",
     "+proj=utm +zone=33 +ellps=intl",
     "+proj=utm +zone=33 +south +ellps=intl",
     "+proj=utm +zone=33 +ellps=intl +units=us-ft",
@@ -207,6 +210,37 @@ def test_a_geographic_system_without_a_number_is_written(tmp_path):
     with rasterio.open(tmp_path / "a.tif") as file:
         assert file.crs.is_geographic
         assert pyproj.CRS(file.crs.to_wkt()).ellipsoid.semi_major_metre == 1737400
+
+
+@pytest.mark.parametrize("words", ["+R=1737400", "+a=3396190 +b=3376200"])
+def test_degrees_on_the_moon_and_on_mars_are_kept_in_other_formats(tmp_path, words):
+    grid = rasterio.Affine(0.5, 0, 10, 0, -0.5, 50)
+    path = gdal_file(tmp_path / "a.tif", PIXELS[:1].astype("u1"), crs=f"+proj=longlat {words}", transform=grid)
+    meta = open_cube(path).meta
+    assert meta.notes == ()
+    with create_cube(tmp_path / "b.hdr", meta):
+        pass
+    with rasterio.open(path) as wanted, rasterio.open(tmp_path / "b.img") as file:
+        assert file.crs.is_geographic
+        assert file.transform == grid
+        ellipsoids = [pyproj.CRS(f.crs.to_wkt()).ellipsoid for f in (wanted, file)]
+        assert ellipsoids[0].semi_major_metre == ellipsoids[1].semi_major_metre
+        assert ellipsoids[0].semi_minor_metre == pytest.approx(ellipsoids[1].semi_minor_metre)
+
+
+def test_degrees_are_not_taken_for_what_they_are_not():
+    keys = {1024: 2, 2048: 32767, 2057: 6378000.0, 2058: 6357000.0}
+    assert pyproj.CRS(geokeys._crs(keys | {2054: 9102})).is_geographic
+    assert geokeys._crs(keys | {2054: 9105}) is None  # gon
+    assert geokeys._crs(keys | {2051: 8903}) is None  # east of Paris
+
+
+def test_a_coordinate_system_that_is_not_understood_is_noted(tmp_path):
+    grid = rasterio.Affine(9, 0, 5, 0, -9, 7)
+    crs = "+proj=cass +lat_0=49.5 +lon_0=24.8 +ellps=bessel"
+    meta = open_cube(gdal_file(tmp_path / "a.tif", PIXELS[:1].astype("u1"), crs=crs, transform=grid)).meta
+    assert meta.georeference.crs is None
+    assert meta.notes == ("the coordinate system of its geo keys is not known: kept only in TIFF",)
 
 
 def test_ground_control_points_and_rpcs_survive(tmp_path):

@@ -4,6 +4,7 @@ import math
 import re
 from dataclasses import replace
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,10 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pdenet_cli import CubeMeta, Radiometry, Survey, create_cube, open_cube, radiometry
+from pdenet_cli.cube import Cube
 from pdenet_cli.errors import FormatError, UsageError
+from pdenet_cli.formats.tiff_segments import SegmentArray
 from pdenet_cli.radiometry import grown, refuse_narrow
-from pdenet_cli.survey import valid
+from pdenet_cli.survey import _spread, valid
 from tests.cubes import written
+from tests.tiffs import gdal_file
 
 
 def survey(low, high, bands=2):
@@ -336,3 +340,65 @@ def test_a_scene_whose_numbers_the_first_look_missed_is_not_called_empty(tmp_pat
         found = Survey.of(cube, at_most=400)
     assert (found.minimum, found.maximum, found.means) == (0, 19, (9.5, 9.5))
     assert found.constant == (None, None)
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.parametrize("interleave", ["band", "pixel"])
+@pytest.mark.parametrize("values", [14 * 150 * 100, 14 * 64 * 32, 3 * 32 * 32, 10])
+def test_no_tile_is_decoded_twice(tmp_path, monkeypatch, interleave, values):
+    monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", values)
+    pixels = np.random.default_rng(0).integers(1, 900, (14, 150, 100)).astype("i2")
+    tiles = dict(tiled=True, blockxsize=32, blockysize=32, compress="deflate", interleave=interleave)
+    path = gdal_file(tmp_path / "a.tif", pixels, **tiles)
+    really, decoded = SegmentArray._segment, []
+
+    def segment(self, data, plane, index):
+        decoded.append(index)
+        return really(self, data, plane, index)
+
+    monkeypatch.setattr(SegmentArray, "_segment", segment)
+    with open_cube(path) as cube:
+        found = Survey.of(cube)
+        once = 5 * 4 * (14 if interleave == "band" else 1)
+        assert len(decoded) == len(set(decoded)) == once
+        assert (found.minimum, found.maximum) == (pixels.min(), pixels.max())
+        assert found.means == pytest.approx(pixels.mean((1, 2)))
+        assert (found.looked_at, found.nodata_share) == (1, 0)
+        decoded.clear()
+        monkeypatch.setattr(Cube, "block", (14, 1, 100))  # as if it had no tiles
+        assert Survey.of(cube).top == pytest.approx(found.top)
+        assert values == 14 * 150 * 100 or len(decoded) >= 2 * once
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".zarr"])
+def test_a_survey_reads_whole_chunks(tmp_path, monkeypatch, suffix):
+    monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", 500)
+    path, pixels = tmp_path / f"a{suffix}", np.random.default_rng(0).random((6, 30, 40)).astype("f4")
+    if suffix == ".h5":
+        with h5py.File(path, "w") as file:
+            file.create_dataset("cube", data=pixels, chunks=(2, 7, 16), compression="gzip")
+    else:
+        pytest.importorskip("zarr").create_array(path, data=pixels, chunks=(2, 7, 16))
+    with open_cube(path, axes="brc") as cube:
+        really, asked = cube.read, []
+
+        def read(window, bands):
+            asked.append((window, bands))
+            return really(window, bands)
+
+        monkeypatch.setattr(cube, "read", read)
+        found = Survey.of(cube)
+    assert found.means == pytest.approx(pixels.mean((1, 2)))
+    assert all(window.row % 7 == window.column % 16 == bands.start % 2 == 0 for window, bands in asked)
+    assert len(asked) == 5 * 3 * 2  # of four bands and of two
+
+
+@pytest.mark.parametrize(("across", "every"), [(1, 5), (2, 2), (3, 2), (4, 6), (7, 3), (5, 1), (3, 1000)])
+def test_a_part_of_the_blocks_comes_from_everywhere(across, every):
+    down = 60
+    chosen = _spread(across * down, across, every)
+    assert len(chosen) == pytest.approx(across * down / every, abs=1)
+    if every < down:
+        assert {i % across for i in chosen} == set(range(across))
+    if across == 1:
+        assert chosen == list(range(every // 2, down, every))

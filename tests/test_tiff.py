@@ -158,6 +158,22 @@ def test_axes_that_tifffile_took_for_pages_can_be_told(tmp_path):
     np.testing.assert_array_equal(open_cube(tmp_path / "a.tif", axes="rcb").read(), PIXELS)
 
 
+@pytest.mark.parametrize("codec", [{}, {"compression": "zlib"}], ids=str)
+@pytest.mark.parametrize("settled", [None, "axes", "wavelengths", "place"])
+def test_that_pages_are_taken_for_bands_is_said_where_nothing_settles_it(tmp_path, codec, settled):
+    tags = [(33550, 12, 3, (1.0, 1.0, 0.0), True)] if settled == "place" else []
+    pixels = PIXELS.transpose(1, 2, 0).astype("u2")
+    tifffile.imwrite(tmp_path / "a.tif", pixels, photometric="minisblack", extratags=tags, **codec)
+    if settled == "wavelengths":
+        numbers = ", ".join(map(str, range(37)))
+        words = f"ENVI\nsamples = 5\nlines = 50\nbands = 37\ndata type = 12\nwavelength = {{{numbers}}}\n"
+        (tmp_path / "a.hdr").write_text(words)
+    meta = open_cube(tmp_path / "a.tif", axes="brc" if settled == "axes" else None).meta
+    assert meta.shape() == (37, 50, 5)
+    said = "its 37 pages are taken for bands; --axes rcb if they are rows" in meta.notes
+    assert said == (settled is None)
+
+
 def test_palette_bilevel_and_colour_pictures_are_cubes(tmp_path):
     gdal_file(tmp_path / "bits.tif", (PIXELS[:1] > 99).astype("u1"), nbits=1)
     gdal_file(tmp_path / "rgb.tif", PIXELS[:3].astype("u1"), photometric="rgb")
@@ -267,6 +283,36 @@ def test_wavelengths_in_gdals_imagery_and_envi_domains_are_understood(tmp_path):
     assert meta.extra == {"sensor type": "X"}
 
 
+@pytest.mark.parametrize(
+    ("unit", "wavelength", "fwhm"),
+    [
+        ("Nanometers", "550", 5.8),
+        (None, "550", 5.8),
+        ("Micrometers", "0.55", 0.0058),
+        ("Wavenumber", "9000", None),
+    ],
+)
+def test_widths_told_in_micrometres_are_in_the_unit_of_the_wavelengths(tmp_path, unit, wavelength, fwhm):
+    path = gdal_file(tmp_path / "a.tif", PIXELS[:2].astype("i2"))
+    with rasterio.open(path, "r+") as file:
+        for band in (1, 2):
+            file.update_tags(band, wavelength=wavelength, **({"wavelength_units": unit} if unit else {}))
+            file.update_tags(band, ns="IMAGERY", CENTRAL_WAVELENGTH_UM="0.55", FWHM_UM="0.0058")
+    meta = open_cube(path).meta
+    assert meta.wavelengths == (float(wavelength),) * 2
+    assert meta.fwhm == (None if fwhm is None else (fwhm, fwhm))
+    with rasterio.open(path, "r+") as file:
+        file.update_tags(1, fwhm="7")
+        file.update_tags(2, fwhm="8")
+    assert open_cube(path).meta.fwhm == (7, 8)
+
+
+def test_gdals_copies_of_band_names_are_not_carried_over(tmp_path):
+    items = dict(Band_1="400 nm", Band_2="500 nm", Band_width="5", a="1")
+    path = gdal_file(tmp_path / "a.tif", PIXELS[:2].astype("i2"), tags={0: items})
+    assert open_cube(path).meta.extra == {"Band_width": "5", "a": "1"}
+
+
 def test_gdals_escaped_texts_are_read_as_they_were_meant(tmp_path):
     words = "a & b < c > d \"e\" &amp; 'f'"
     path = gdal_file(tmp_path / "a.tif", PIXELS[:1].astype("i2"), tags={0: {"k & <l>": words}})
@@ -307,6 +353,71 @@ def test_enmap_and_desis_keep_their_wavelengths_beside_the_picture(tmp_path):
     np.testing.assert_array_equal(open_cube(tmp_path / "DESIS-HSI-L2A.tif").read(), PIXELS[:2])
     with pytest.raises(FormatError, match="data file"):  # the TIFF is no ENVI data, whatever the header says
         open_cube(tmp_path / "DESIS-HSI-L2A.hdr")
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"), [("_VNIR", (401, 402)), ("_SWIR", (403, 404)), ("", None), ("_QL", None)]
+)
+def test_each_detector_of_enmap_has_its_part_of_the_one_list(tmp_path, part, expected):
+    path = gdal_file(tmp_path / f"ENMAP01-____L1B-SPECTRAL_IMAGE{part}.TIF", PIXELS[:2].astype("i2"))
+    names = ("wavelengthCenterOfBand", "FWHMOfBand", "GainOfBand", "OffsetOfBand")
+    bands = "".join(f"<bandID>{''.join(f'<{n}>{b}</{n}>' for n in names)}</bandID>" for b in range(401, 405))
+    xml = f"<level_X><specific><bandCharacterisation>{bands}</bandCharacterisation></specific></level_X>"
+    (tmp_path / "ENMAP01-____L1B-METADATA.XML").write_text(xml)
+    meta = open_cube(path).meta
+    assert meta.wavelengths == meta.gains == expected
+    unused = "ENMAP01-____L1B-METADATA.XML speaks of 4 bands and the picture has 2: not used"
+    assert (unused in meta.notes) == (expected is None)
+
+
+def pam(*bands):
+    """An .aux.xml that says these items of its bands."""
+    items = ("".join(f'<MDI key="{k}">{v}</MDI>' for k, v in band.items()) for band in bands)
+    parts = (
+        f'<PAMRasterBand band="{i}"><NoDataValue>-9.99900000000000E+03</NoDataValue>'
+        f"<Metadata>{words}</Metadata></PAMRasterBand>"
+        for i, words in enumerate(items, start=1)
+    )
+    return f"<PAMDataset>{''.join(parts)}</PAMDataset>"
+
+
+def test_what_gdal_keeps_beside_a_picture_counts_where_the_picture_says_nothing(tmp_path):
+    usual = dict(wavelength_units="Nanometers", fwhm="5")
+    bands = [dict(usual, wavelength="450", bbl=1), dict(usual, wavelength="550", bbl=0)]
+    path, beside = gdal_file(tmp_path / "a.tif", PIXELS[:2].astype("i2")), tmp_path / "a.tif.aux.xml"
+    beside.write_text(pam(*bands))
+    with open_cube(path) as cube, rasterio.open(path) as reference:
+        assert cube.meta.nodata == reference.nodata == -9999
+        assert (cube.meta.wavelengths, cube.meta.wavelength_units) == ((450, 550), "Nanometers")
+        assert (cube.meta.fwhm, cube.meta.good_bands) == ((5, 5), (True, False))
+        said = "nodata, wavelengths, wavelength units, fwhm, good bands"
+        assert cube.meta.notes == (f"{said} taken from a.tif.aux.xml",)
+        assert cube.beside == (beside,)
+    own = {band: dict(wavelength=str(band)) for band in (1, 2)}
+    path = gdal_file(tmp_path / "a.tif", PIXELS[:2].astype("i2"), nodata=-1, tags=own)
+    beside.write_text(pam(*bands))
+    with open_cube(path) as cube:
+        assert (cube.meta.nodata, cube.meta.wavelengths, cube.meta.fwhm) == (-1, (1, 2), None)
+        assert cube.meta.good_bands == (True, False)
+
+
+def test_what_gdal_keeps_beside_a_picture_may_be_of_no_use(tmp_path):
+    path, beside = gdal_file(tmp_path / "a.tif", PIXELS[:2].astype("i2")), tmp_path / "a.tif.aux.xml"
+    bomb = '<!DOCTYPE a [<!ENTITY b "c">]><PAMDataset><Metadata><MDI key="d">&b;</MDI></Metadata></PAMDataset>'
+    for words, notes in (
+        ("<PAMDataset", ("a.tif.aux.xml is ignored: ParseError",)),
+        (bomb, ("a.tif.aux.xml is ignored: EntitiesForbidden",)),
+        ("<PAMDataset><Metadata><MDI key='STATISTICS_MEAN'>4</MDI></Metadata></PAMDataset>", ()),
+        (
+            pam(dict(wavelength=1), {}).replace("NoDataValue", "x"),
+            ("a.tif.aux.xml: wavelength ignored: not a number for every band",),
+        ),
+        (pam({}, {}).replace("9.99", "1.99", 1), ("a.tif.aux.xml: nodata ignored: not the same in every band",)),
+    ):
+        beside.write_text(words)
+        with open_cube(path) as cube:
+            assert (cube.meta.nodata, cube.meta.wavelengths) == (None, None)
+            assert (cube.meta.notes, cube.beside) == (notes, ())
 
 
 def test_what_was_used_beside_a_picture_is_a_part_of_the_scene(tmp_path):

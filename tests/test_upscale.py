@@ -361,6 +361,37 @@ def test_results_have_the_name_of_the_folder_however_it_is_given(tmp_path, monke
         output_paths([Path(), Path("../inner")], tmp_path, 4, folder=False)
 
 
+@pytest.mark.parametrize(
+    ("made", "called", "suffix"),
+    [
+        ("a.nc", "a.nc4", ".nc"),
+        ("a.nc", "a.nc", ".nc"),
+        ("a.h5", "a.hdf", ".h5"),
+        ("a.h5", "a.he5", ".he5"),
+        ("a.mat", "a.mat", ".mat"),
+        ("a.tif", "a.gtiff", ".tif"),
+        ("a.tif", "a.TIFF", ".tiff"),
+        ("a.tif", "a.mat", ".tif"),
+        ("a.zarr", "plain", ".zarr"),
+        ("a.hdr", "a.img", ".hdr"),
+        ("a.hdr", "a.hdr", ".hdr"),
+    ],
+)
+def test_where_no_format_is_named_it_is_the_scenes_own(tmp_path, made, called, suffix):
+    path = written(tmp_path / made, np.ones((2, 3, 4), "<u2"))
+    if made != "a.hdr":
+        path.rename(tmp_path / called)
+    paths = output_paths([tmp_path / called], tmp_path / "out", 4, folder=False)
+    assert paths == [tmp_path / "out" / f"{called.partition('.')[0]}_x4{suffix}"]
+
+
+def test_a_scene_that_is_no_cube_has_a_name_for_its_result_too(tmp_path):
+    (tmp_path / "bad.tif").write_text("bad")
+    for called, suffix in (("bad.tif", ".tif"), ("gone.nc", ".nc"), ("gone.xyz", ".hdr")):
+        (path,) = output_paths([tmp_path / called], tmp_path / "out", 4, folder=False)
+        assert path.suffix == suffix
+
+
 @pytest.mark.parametrize("gains", [(0.0001,) * 3, (0.0001, 0.0002, 0.0003)])
 def test_a_merged_map_keeps_the_scale_that_all_bands_share(models, gains):
     extra = {"solar irradiance": "{1, 2, 3}"}

@@ -27,6 +27,7 @@ FORMATS: tuple[Format, ...] = (
 """Asked in this order; ENVI stands last because any bytes at all may be its data file."""
 
 HEAD_BYTES = 4096
+NETCDF_NAMES = (".nc", ".nc4", ".cdf", ".netcdf")
 
 
 def open_cube(
@@ -79,6 +80,24 @@ def files_of(
             return cube.own_files, cube.beside
     except PdenetError:
         return (), ()
+
+
+def usual_suffix(scene: Path) -> str:
+    """What the name of a cube of the same kind as a scene ends in: as the scene's own, if its kind may.
+
+    That of ENVI for what is not recognised, that of TIFF for a folder of pictures.
+    """
+    suffix = scene.suffix.lower()
+    try:
+        kind = _recognised(scene, b"" if scene.is_dir() else _head(scene))
+    except (PdenetError, OSError):  # who opens it is told why
+        known = suffix in writable_suffixes() and suffix not in envi.FORMAT.suffixes
+        kind = output_format(scene) if known else png_folder.FORMAT if scene.is_dir() else envi.FORMAT
+    if kind is hdf5.FORMAT and suffix in NETCDF_NAMES:
+        kind = hdf5.NETCDF  # the bytes of the two are alike
+    if kind.create is None:
+        return tiff.FORMAT.suffixes[0]
+    return suffix if suffix in kind.suffixes and kind is not envi.FORMAT else kind.suffixes[0]
 
 
 def is_one_scene(folder: Path) -> bool:

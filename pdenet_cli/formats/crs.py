@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import lru_cache
 
 import pyproj
@@ -62,25 +63,50 @@ def gdal_wkt(crs: str | None) -> str | None:
     return crs if system is None else system.to_wkt()
 
 
-UTM_EPSG = {"wgs-84": (32600, 32700), "north america 1983": (26900, 0), "north america 1927": (26700, 0)}
-"""ENVI's datum names and the EPSG numbers that UTM zone 0, north and south, would have under them."""
+DATUMS = {
+    "wgs-84": (4326, 32600, 32700),
+    "wgs-72": (4322, 32200, 32300),
+    "north america 1983": (4269, 26900, 0),
+    "north america 1927": (4267, 26700, 0),
+    "european 1950": (4230, 23000, 0),
+    "geocentric datum of australia 1994": (4283, 0, 28300),
+}
+"""ENVI's datum names and the EPSG numbers of their degrees and of their UTM zones 0, north and south."""
 
 
 def from_map_info(projection: str, tail: tuple[str, ...]) -> str | None:
     """The coordinate system of an ENVI map info that has no coordinate system string beside it."""
     plain = [t.strip().lower() for t in tail]
-    if projection.strip().lower() == "geographic lat/lon" and "wgs-84" in plain:
-        return DEGREES
-    if projection.strip().lower() == "utm" and len(plain) >= 3 and plain[2] in UTM_EPSG:
-        north, south = UTM_EPSG[plain[2]]
-        base = south if plain[1].startswith("s") else north
-        if base and plain[0].isdigit() and 1 <= int(plain[0]) <= 60:
-            return f"EPSG:{base + int(plain[0])}"
+    kind = projection.strip().lower()
+    if kind == "geographic lat/lon":
+        known = next((DATUMS[word] for word in plain if word in DATUMS), None)
+        return f"EPSG:{known[0]}" if known else None
+    if kind == "utm" and len(plain) >= 3 and plain[2] in DATUMS and plain[0].isdecimal():
+        base = DATUMS[plain[2]][2 if plain[1].startswith("s") else 1]
+        code = f"EPSG:{base + int(plain[0])}"
+        system = parsed(code) if base else None
+        # Most datums have some of the zones, and the numbers beside them are of other systems.
+        if system is not None and re.search(rf"(UTM|MGA) zone {int(plain[0])}[NS]?$", system.name):
+            return code
     return None
 
 
 UNITS = {"Meters": 1.0, "Km": 1000.0, "Feet": FOOT, "US Survey Feet": SURVEY_FOOT}
 """ENVI's names for lengths and how many metres each is."""
+
+
+LENGTHS = UNITS | {"Yards": 3 * FOOT, "Miles": 5280 * FOOT, "Nautical Miles": 1852.0}
+ANGLES = {"Minutes": 1 / 60, "Seconds": 1 / 3600, "Radians": math.degrees(1)}
+"""What else map info may be in, in metres and in degrees."""
+
+
+def map_unit(projection: str, tail: tuple[str, ...]) -> float:
+    """How many units of its coordinate system the unit of an ENVI map info is; 1 where it is not said."""
+    if from_map_info(projection, tail) is None:
+        return 1.0
+    sizes = ANGLES if projection.strip().lower() == "geographic lat/lon" else LENGTHS
+    words = [word.partition("=")[2].strip().lower() for word in tail if word.strip().lower().startswith("units")]
+    return next((size for name, size in sizes.items() if name.lower() in words), 1.0)
 
 
 def to_map_info(crs: str | None) -> tuple[str, tuple[str, ...]]:

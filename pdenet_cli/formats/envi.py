@@ -178,7 +178,11 @@ def _map_fields(meta: CubeMeta) -> dict[str, Any]:
         turned = (f"rotation={angle!r}",) if angle else ()
         # GDAL does not turn a tie point that is not the first corner, so a turned scene is tied to that one.
         column, row = (0.0, 0.0) if turned else where.anchor
-        tie = (column + 1, row + 1, *where.ground(column, row), math.hypot(xc, xr), math.hypot(yc, yr))
+        unit = 1.0 if wkt else crs.map_unit(projection, tail)
+        ground = [*where.ground(column, row), math.hypot(xc, xr), math.hypot(yc, yr)]
+        if unit != 1:
+            ground = [float(f"{v / unit:.15g}") for v in ground]  # the last bit was lost on reading
+        tie = (column + 1, row + 1, *ground)
         fields["map info"] = (
             "{" + ", ".join((_plain(projection), *(repr(float(v)) for v in tie), *tail, *turned)) + "}"
         )
@@ -199,7 +203,8 @@ def _refuse_misplaced(path: Path, meta: CubeMeta) -> None:
     fields = header_fields(meta, _code(meta))
     where = meta.georeference
     if where.transform is not None:
-        again = Header(path, {"map info": fields["map info"]}).georeference()
+        place = {n: str(v) for n, v in fields.items() if n in ("map info", "coordinate system string")}
+        again = Header(path, place).georeference()
         _, xc, xr, _, yc, yr = where.transform
         allowed = 1e-3 * min(math.hypot(xc, yc), math.hypot(xr, yr))  # of a pixel, at the corners of the scene
         for corner in ((0, 0), (meta.columns, 0), (0, meta.rows)):

@@ -72,6 +72,8 @@ class Header:
                         rest.append(next(lines))
                     except StopIteration:
                         raise FormatError(f"{path}: '{name.strip()}' opens a brace and never closes it.") from None
+                    if rest[-1].lstrip().startswith(";") and "}" not in rest[-1]:
+                        rest.pop()
                 value = "\n".join(rest).strip()
             fields[name.strip().lower()] = value
         return cls(path, fields)
@@ -97,6 +99,9 @@ class Header:
         doubts = {
             "no byte order in the header: little-endian assumed": "byte order" not in self.fields,
             f"{RPC} left out: not the coefficients of a whole scene": RPC in self.fields and where.rpc is None,
+            f"coordinate system '{self.projection}' of map info is not known: kept only in ENVI": bool(
+                self.projection and where.crs is None
+            ),
         }
         lists = ("wavelength", "fwhm", "bbl", "data gain values", "data offset values")
         doubts |= {f"{name} ignored: not all of it are numbers": self.in_words(name) for name in lists}
@@ -145,7 +150,8 @@ class Header:
             column, row, x, y, width, height = (float(item) for item in items[1:7])
         except ValueError:
             return Georeference(crs=system, native={"map info": (items[0], items[7:])})
-        rotation = next((t.partition("=")[2] for t in items[7:] if t.lower().startswith("rotation")), "0")
+        rotation = next((t.partition("=")[2] for t in items[7:] if t.lower().startswith("rotation")), "")
+        rotation = rotation.strip() or "0"  # some tools name it and say nothing
         angle = math.radians(float(rotation))
         cos, sin = math.cos(angle), math.sin(angle)
         xc, xr, yc, yr = width * cos, width * sin, height * sin, -height * cos
@@ -153,12 +159,22 @@ class Header:
             xc, xr, yc, yr = width, 0.0, 0.0, height
         column, row = column - 1, row - 1  # the header counts pixel corners from 1
         tail = tuple(t for t in items[7:] if not t.lower().startswith("rotation"))
+        unit = 1.0 if system else crs.map_unit(items[0], tail)
+        x0, y0 = x - xc * column - xr * row, y - yc * column - yr * row
         return Georeference(
-            transform=(x - xc * column - xr * row, xc, xr, y - yc * column - yr * row, yc, yr),
+            transform=(x0 * unit, xc * unit, xr * unit, y0 * unit, yc * unit, yr * unit),
             crs=system or crs.from_map_info(items[0], tail),
             anchor=(column, row),
             native={"map info": (items[0], tail)} | ({"wkt": system} if system else {}),
         )
+
+    @property
+    def projection(self) -> str:
+        """What map info calls its coordinate system, with its datum; empty where it has none."""
+        items = self.items("map info") or ()
+        if len(items) < 7 or items[0].lower() == "arbitrary":
+            return ""
+        return ", ".join((items[0], *(word for word in items[7:] if "=" not in word)))
 
     def points(self) -> tuple[GroundPoint, ...]:
         """Its ground control points, in degrees; none where the numbers are not four for each."""

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape, quoteattr, unescape
 
 from defusedxml import ElementTree
 
-from pdenet_cli.cube import CubeMeta
+from pdenet_cli.cube import CubeMeta, nanometres
 from pdenet_cli.formats.envi_header import zero_based
 
 ROLES = {"DESCRIPTION": "description", "SCALE": "scale", "OFFSET": "offset", "UNITTYPE": "unittype"}
@@ -24,6 +24,8 @@ STALE |= {"file_compression", "map_info", "coordinate_system_string", "area_or_p
 OWN = {"wavelength", "wavelength_units", "fwhm", "bbl", "band_names", "default_bands", "data_ignore_value"}
 OWN |= {"reflectance_scale_factor", "data_gain_values", "data_offset_values", "variable", "anchor"}
 
+BAND_NAME = re.compile(r"Band_\d+")  # GDAL's copies of ENVI's band names on the dataset, beside the bands' own
+
 STALE_DOMAINS = {"GEOLOCATION", "IMAGE_STRUCTURE", "RPC", "SUBDATASETS", "TILING_SCHEME"}
 DOMAIN = "::"  # between the name of any other domain and that of its item
 
@@ -32,27 +34,43 @@ BAND_OWN = {*NUMBERS, "wavelength_units", "description", "scale", "offset", "col
 
 
 class Items:
-    """The items of a GDAL_METADATA text, those of the dataset and those of each band."""
+    """The items that GDAL keeps of a picture, those of the dataset and those of each band."""
 
     def __init__(self, text: str, bands: int) -> None:
+        """Those of a GDAL_METADATA text."""
         self.bands = bands
         self.dataset: dict[str, str] = {}
         self.band: dict[str, list[str | None]] = {}
-        for item in ElementTree.fromstring(text).iter("Item"):
-            name, domain = item.get("name", ""), item.get("domain", "")
+        for item in ElementTree.fromstring(text).iter("Item") if text else ():
             value = unescape(item.text or "", {"&quot;": '"', "&apos;": "'"})  # GDAL escapes values twice
-            sample = item.get("sample", "")
-            if not name or name.upper().startswith("STATISTICS_") or domain in STALE_DOMAINS:
-                continue
-            if domain not in ("", "ENVI", "IMAGERY"):
-                name = f"{domain}{DOMAIN}{name}"
-            if sample.isdecimal() and len(sample) < 9:
-                if int(sample) < bands:
-                    self.band.setdefault(item.get("role", name), [None] * bands)[int(sample)] = value
-            elif domain == "ENVI":
-                self.dataset.setdefault(name.replace("_", " "), value)  # GDAL joins ENVI's words
-            else:
-                self.dataset[name] = value
+            name, sample = item.get("name", ""), item.get("sample", "")
+            self._add(name, item.get("domain", ""), value, sample, item.get("role"))
+
+    @classmethod
+    def of_pam(cls, root: Any, bands: int) -> Items:
+        """Those of an .aux.xml, whose bands are counted from 1."""
+        items = cls("", bands)
+        for place, sample in ((root, ""), *((band, band.get("band", "")) for band in root.iter("PAMRasterBand"))):
+            before = str(int(sample) - 1) if sample.isdecimal() and len(sample) < 9 else sample
+            for group in place.iterfind("Metadata"):
+                for item in group.iterfind("MDI"):
+                    items._add(item.get("key", ""), group.get("domain", ""), item.text or "", before)
+        return items
+
+    def _add(self, name: str, domain: str, value: str, sample: str, role: str | None = None) -> None:
+        if not name or name.upper().startswith("STATISTICS_") or domain in STALE_DOMAINS:
+            return
+        if domain not in ("", "ENVI", "IMAGERY"):
+            name = f"{domain}{DOMAIN}{name}"
+        if sample.isdecimal() and len(sample) < 9:
+            if int(sample) < self.bands:
+                self.band.setdefault(name if role is None else role, [None] * self.bands)[int(sample)] = value
+        elif BAND_NAME.fullmatch(name):
+            return
+        elif domain == "ENVI":
+            self.dataset.setdefault(name.replace("_", " "), value)  # GDAL joins ENVI's words
+        else:
+            self.dataset[name] = value
 
     @property
     def own(self) -> dict[str, str]:
@@ -62,16 +80,18 @@ class Items:
 
     def meta(self) -> dict[str, Any]:
         """The fields of CubeMeta that the items give, by name."""
-        wavelengths, units, fwhm = self.numbers("wavelength"), self.word("wavelength_units"), None
+        wavelengths, units, fwhm = self.numbers("wavelength"), self.word("wavelength_units"), self.numbers("fwhm")
         if wavelengths is None and (micrometres := self.numbers("CENTRAL_WAVELENGTH_UM")) is not None:
-            wavelengths, units, fwhm = micrometres, "Micrometers", self.numbers("FWHM_UM")
+            wavelengths, units, fwhm = micrometres, "Micrometers", self.numbers("FWHM_UM") or fwhm
+        elif wavelengths is not None and fwhm is None:
+            fwhm = self.fwhm(nanometres(wavelengths, units))
         good, defaults = self.numbers("bbl"), _numbers(_listed(self.own.get("default_bands", "")))
         names = self.band.get("description") or _listed(self.own.get("band_names", ""))
         scale = _numbers([self.own.get("reflectance_scale_factor", "")])
         fields = dict(
             wavelengths=wavelengths,
             wavelength_units=units,
-            fwhm=fwhm or self.numbers("fwhm"),
+            fwhm=fwhm,
             good_bands=None if good is None else tuple(value != 0 for value in good),
             band_names=tuple(name or f"Band {i + 1}" for i, name in enumerate(names)) if names else None,
             default_bands=zero_based(defaults, self.bands),
@@ -83,6 +103,13 @@ class Items:
             extra=self.extra(),
         )
         return {name: value for name, value in fields.items() if value is not None}
+
+    def fwhm(self, unit: float | None) -> tuple[float, ...] | None:
+        """What GDAL tells in micrometres, as lengths of so many nanometres each; None if that is no length."""
+        micrometres = self.numbers("FWHM_UM")
+        if micrometres is None or unit is None:
+            return None
+        return tuple(float(f"{value * 1000 / unit:.12g}") for value in micrometres)  # 0.0058 um are 5.8 nm
 
     def doubts(self) -> list[str]:
         """What is said of some bands only, or not in numbers, and so of none."""

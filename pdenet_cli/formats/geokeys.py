@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ TAGS = (SCALE, TIE_POINTS, MATRIX, RPC, DIRECTORY, DOUBLES, TEXTS)
 MODEL_TYPE, RASTER_TYPE, CITATION = 1024, 1025, 1026
 GEOGRAPHIC, GEOGRAPHIC_CITATION = 2048, 2049
 DATUM, PROJECTED, PROJECTED_CITATION = 2050, 3072, 3073
+ANGLE, DEGREE, MERIDIAN, GREENWICH = 2054, 9102, 2051, 8901
 USER_DEFINED = 32767
 ESRI = "ESRI PE String = "  # how ArcGIS, and GDAL after it, put a WKT where only a name was foreseen
 
@@ -64,6 +66,13 @@ def georeference(tags: Mapping[int, Any]) -> Georeference:
         rpc=_rpc(_numbers(tags, RPC)),
         native={"geo keys": {code: value for code, value in verbatim.items() if value}} if keys else {},
     )
+
+
+def is_unknown(where: Georeference) -> bool:
+    """Whether the keys of a GeoTIFF speak of a coordinate system that could not be told."""
+    directory = where.native.get("geo keys", {}).get(str(DIRECTORY), ())
+    named = {entry[0] for entry in _groups(directory[4:], 4)} - {RASTER_TYPE}
+    return where.crs is None and bool(named)
 
 
 def tags(where: Georeference) -> dict[int, Any]:
@@ -131,17 +140,21 @@ def _crs(keys: Mapping[int, Any]) -> str | None:
         if text.startswith(ESRI):
             return text.removeprefix(ESRI)
     try:
+        if keys.get(MODEL_TYPE) == 2:
+            usual = keys.get(ANGLE, DEGREE) in (0, DEGREE) and keys.get(MERIDIAN, GREENWICH) in (0, GREENWICH)
+            return _base(keys).to_wkt() if usual else None
         return _from_parameters(keys)
     except (CRSError, KeyError, TypeError, ValueError):
         return None
 
 
 METHODS = {1: "tmerc", 7: "merc", 8: "lcc", 9: "lcc", 10: "laea", 11: "aea", 12: "aeqd", 17: "eqc", 24: "sinu"}
+METHODS |= {15: "stere"}
 PARAMETERS = {
     "lat_1": (3078,),
     "lat_2": (3079,),
     "lat_0": (3081, 3085, 3089),
-    "lon_0": (3080, 3084, 3088),
+    "lon_0": (3080, 3084, 3088, 3095),
     "x_0": (3082, 3086, 3090),
     "y_0": (3083, 3087, 3091),
     "k_0": (3092, 3093),
@@ -165,6 +178,10 @@ def _from_parameters(keys: Mapping[int, Any]) -> str | None:
         words += [f"+{name}={keys[key] * size!r}" for key in places if isinstance(keys.get(key), (int, float))][:1]
     if method == "eqc":
         words = [word.replace("lat_1", "lat_ts") for word in words]
+    if method == "stere":  # its latitude is the one that is true to scale, the centre is a pole
+        pole = math.copysign(90, keys[3081])
+        words = [word.replace("lat_0", "lat_ts") for word in words if abs(keys[3081]) < 90 or "lat_0" not in word]
+        words.append(f"+lat_0={pole}")
     if keys.get(3075) == 9:  # Lambert's cone through one parallel: PROJ wants it named twice
         words += [word.replace("lat_0", "lat_1") for word in words if "lat_0" in word]
     if 16001 <= utm <= 16160:

@@ -46,6 +46,10 @@ class GuardedArray:
     def shape(self) -> tuple[int, ...]:
         return tuple(self.dataset.shape)
 
+    @property
+    def block(self) -> tuple[int, ...] | None:
+        return None if self.dataset.chunks is None else tuple(self.dataset.chunks)
+
     def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
         try:
             return np.asarray(self.dataset[key])

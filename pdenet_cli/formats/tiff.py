@@ -17,6 +17,7 @@ from pdenet_cli.formats import gdal_metadata, geokeys, tiff_header
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import interleave
 from pdenet_cli.formats.envi_header import Header
+from pdenet_cli.formats.pam import with_pam
 from pdenet_cli.formats.raw import RawArray
 from pdenet_cli.formats.tiff_pages import check_structure, is_masked, picture
 from pdenet_cli.georeference import Transform
@@ -63,11 +64,22 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     if generated:
         told.pop("description", None)
     meta = replace(meta, extra=told | dict(meta.extra))
+    if geokeys.is_unknown(meta.georeference):
+        meta = meta.noting("the coordinate system of its geo keys is not known: kept only in TIFF")
     if masked:
         meta = meta.noting("its mask is not used: what lies under it counts, unless it is nodata")
+    meta, pam = with_pam(path, meta)
     meta, spectral = _with_neighbour(path, meta)
     meta, world = _placed(path, meta)
-    return Cube(path, meta, found.array, axes, beside=(*spectral, *world))
+    # Who writes an array of rows, columns and bands with tifffile gets a page for each row.
+    if found.stacked and options.axes is None and not _settles(meta, tags):
+        meta = meta.noting(f"its {meta.bands} pages are taken for bands; --axes rcb if they are rows")
+    return Cube(path, meta, found.array, axes, beside=(*pam, *spectral, *world))
+
+
+def _settles(meta: CubeMeta, tags: dict[int, Any]) -> bool:
+    """Whether a file says something of its bands or its place that would not fit pages of anything else."""
+    return meta.wavelengths is not None or any(code in tags for code in (*geokeys.TAGS, GDAL_METADATA))
 
 
 def _nodata(text: Any) -> float | None:
@@ -99,7 +111,7 @@ def _with_neighbour(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, .
     if meta.wavelengths is not None:
         return meta, ()
     try:
-        found = _enmap_bands(path) or _envi_bands(path, meta)
+        found = _enmap_bands(path, meta.bands) or _envi_bands(path, meta)
     except Exception as error:
         return meta.noting(f"the metadata beside {path.name} are ignored: {type(error).__name__}"), ()
     if found is None:
@@ -108,18 +120,23 @@ def _with_neighbour(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, .
     lists = {name: value for name, value in said.items() if getattr(meta, name) is None}
     known = {n: v for n, v in lists.items() if isinstance(v, str) or len(v) == meta.bands}
     if "wavelengths" not in known:
-        return meta, ()
+        told = len(said.get("wavelengths", ()))
+        met = f"{file.name} speaks of {told} bands and the picture has {meta.bands}: not used"
+        return (meta.noting(met) if told else meta), ()
     return replace(meta, **known).noting(f"spectral metadata taken from the file beside {path.name}"), (file,)
 
 
-def _enmap_bands(path: Path) -> tuple[Path, dict[str, Any]] | None:
-    stem, mark, _ = path.name.upper().partition("-SPECTRAL_IMAGE")
+def _enmap_bands(path: Path, count: int) -> tuple[Path, dict[str, Any]] | None:
+    stem, mark, part = path.name.upper().partition("-SPECTRAL_IMAGE")
     beside = [p for p in path.absolute().parent.iterdir() if p.name.upper() == f"{stem}-METADATA.XML"]
     if not mark or not beside:
         return None
     bands = ElementTree.parse(beside[0]).getroot().findall("specific/bandCharacterisation/bandID")
     if not bands:  # DESIS calls its file alike and keeps them otherwise
         return None
+    # An L1B product has a picture for each of its two detectors, and one list for both.
+    if len(bands) > count and part.startswith(("_VNIR", "_SWIR")):
+        bands = bands[:count] if part.startswith("_VNIR") else bands[-count:]
     names = dict(wavelengths="wavelengthCenterOfBand", fwhm="FWHMOfBand", gains="GainOfBand")
     names |= dict(offsets="OffsetOfBand")
     lists = {name: tuple(float(band.findtext(tag)) for band in bands) for name, tag in names.items()}

@@ -72,6 +72,7 @@ class Picture:
     axes: str
     page: Page
     notes: tuple[str, ...] = ()
+    stacked: bool = False  # pages of one plane each: bands, unless a tool took the rows of a cube for pages
 
 
 def picture(path: Path, file: Any) -> Picture:
@@ -84,13 +85,12 @@ def picture(path: Path, file: Any) -> Picture:
     dtype = kind.newbyteorder(file.byteorder)
     planes, _, rows, columns, samples = page.shaped
     if len(file.pages) == 1 and (stack := _stack_behind(path, file)) is not None:
-        return Picture(stack, "brc", page)
+        return Picture(stack, "brc", page, stacked=True)
     if len(alike) == len(whole) > 1 and planes == samples == 1:
         for other in alike[1:]:
             _check_segments(path, other)
-        return Picture(
-            SegmentArray(path, dtype, (len(whole), rows, columns), tuple(alike), page.decode), "brc", page
-        )
+        pages = SegmentArray(path, dtype, (len(whole), rows, columns), tuple(alike), page.decode)
+        return Picture(pages, "brc", page, stacked=True)
     left = f"{len(whole) - 1} further pages are left out: not one band each of one size"
     notes = (left,) if len(whole) > 1 else ()
     shape, axes = ((rows, columns, samples), "rcb") if samples > 1 else ((planes, rows, columns), "brc")

@@ -38,6 +38,13 @@ class SegmentArray:
     pages: tuple[Page, ...]
     decode: Callable[..., tuple[Any, tuple[int, ...], tuple[int, ...]]]  # made while the file was open
 
+    @property
+    def block(self) -> tuple[int, ...]:
+        """The sizes of a strip or tile along the array's axes."""
+        height, width = self.pages[0].chunks[:2]
+        samples = self.pages[0].shaped[4]
+        return (1, height, width) if samples == 1 else (height, width, samples)
+
     def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
         ranges = [range(size)[part] for size, part in zip(self.shape, key, strict=True)]
         if self.pages[0].shaped[4] == 1:

@@ -46,6 +46,10 @@ class GuardedArray:
     def shape(self) -> tuple[int, ...]:
         return tuple(self.array.shape)
 
+    @property
+    def block(self) -> tuple[int, ...]:
+        return tuple(self.array.chunks)
+
     def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
         try:
             return np.asarray(self.array[key])

@@ -15,7 +15,7 @@ import numpy as np
 
 from pdenet_cli.cube import CubeMeta, Window
 from pdenet_cli.errors import FormatError, UsageError
-from pdenet_cli.formats import envi, open_cube, output_format, writable_suffixes, zarr_store
+from pdenet_cli.formats import open_cube, output_format, usual_suffix, writable_suffixes, zarr_store
 from pdenet_cli.formats.output import Output, unwritable
 from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve
 from pdenet_cli.radiometry import Radiometry, refuse_narrow
@@ -281,7 +281,7 @@ def output_paths(scenes: Sequence[Path], output: Path, scale: int, *, folder: bo
         raise unwritable(output, error) from error
     ending = "" if folder else f"_x{scale}"
     named = [_named(scene) for scene in scenes]
-    paths = [output / f"{scene.stem}{ending}{_suffix(scene)}" for scene in named]
+    paths = [output / f"{scene.stem}{ending}{usual_suffix(scene)}" for scene in named]
     stems = [path.stem for path in paths]  # reports and pages have the same suffix whatever the format
     for stem, scene in zip(stems, named, strict=True):
         if stems.count(stem) > 1:
@@ -298,11 +298,3 @@ def _is_store(path: Path) -> bool:
     """Whether a folder is a cube, which --overwrite may replace, and not a place for cubes."""
     form = zarr_store.FORMAT
     return path.suffix.lower() in form.suffixes and form.recognises(path, b"")
-
-
-def _suffix(scene: Path) -> str:
-    """The suffix that the result of a scene has where the user gave none: its own format's."""
-    suffix = scene.suffix.lower()
-    if suffix in envi.FORMAT.suffixes or suffix not in writable_suffixes():
-        return ".tif" if scene.is_dir() else ".hdr"
-    return suffix

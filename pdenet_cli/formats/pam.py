@@ -1,0 +1,51 @@
+"""scene.tif.aux.xml, in which GDAL keeps what it was told of a picture that it may not change."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from defusedxml import ElementTree
+
+from pdenet_cli.cube import CubeMeta
+from pdenet_cli.formats.gdal_metadata import Items
+
+MAX_BYTES = 64 << 20  # histograms of many bands take a few
+SPECTRAL = ("wavelengths", "wavelength_units", "fwhm", "good_bands")
+
+
+def with_pam(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, ...]]:
+    """Nodata and spectral lists from the file beside a picture, where the picture itself says nothing of them.
+
+    The second is that file, if it was of use.
+    """
+    file = path.with_name(f"{path.name}.aux.xml")
+    try:
+        if not file.is_file():
+            return meta, ()
+        if file.stat().st_size > MAX_BYTES:
+            return meta.noting(f"{file.name} is ignored: too large"), ()
+        root = ElementTree.parse(file).getroot()
+        items = Items.of_pam(root, meta.bands)
+        said, doubts = items.meta() | _nodata(root), items.doubts() if meta.wavelengths is None else []
+    except Exception as error:
+        return meta.noting(f"{file.name} is ignored: {type(error).__name__}"), ()
+    # Widths of one file need not be in the unit of another's wavelengths.
+    names = ("nodata", *(SPECTRAL if meta.wavelengths is None else ("good_bands",)))
+    new = {name: said[name] for name in names if name in said and getattr(meta, name) is None}
+    if "nodata" not in said and meta.nodata is None and root.find("PAMRasterBand/NoDataValue") is not None:
+        doubts.append("nodata ignored: not the same in every band")
+    meta = meta.noting(*(f"{file.name}: {doubt}" for doubt in doubts))
+    if not new.keys() - {"wavelength_units"}:
+        return meta, ()
+    words = ", ".join(name.replace("_", " ") for name in new)
+    return replace(meta, **new).noting(f"{words} taken from {file.name}"), (file,)
+
+
+def _nodata(root: Any) -> dict[str, Any]:
+    """The one number that stands for nothing in every band that has one; none if they differ."""
+    values = [float(item.text) for item in root.iterfind("PAMRasterBand/NoDataValue")]
+    same = all(map(math.isnan, values)) or len(set(values)) == 1
+    return {"nodata": values[0]} if values and same else {}
