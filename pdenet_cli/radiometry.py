@@ -3,7 +3,8 @@
 The rule, first match wins (`reason` says which it was):
 
 1. the user's range: LO becomes 0, HI becomes 1;
-2. a reflectance scale factor in the header: 0..factor;
+2. a reflectance scale factor in the header: 0..factor, unless that leaves the brightest numbers below 0.001 or
+   above 10;
 3. gains and offsets in the header: the physical values they give, if those look like reflectance (the brightest
    above 0.05 and at most 2);
 4. 8-bit numbers: 0..255;
