@@ -6,7 +6,7 @@ import pyproj
 import pytest
 
 from pdenet_cli import open_cube
-from pdenet_cli.formats.coordinates import Coordinate
+from pdenet_cli.formats.labelled.coordinates import Coordinate
 from pdenet_cli.georeference import Georeference
 from tests.test_mat import numbers, write
 

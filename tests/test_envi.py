@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.formats import attributes, gdal_metadata
+from pdenet_cli.formats import attributes
 from pdenet_cli.formats.envi_header import DTYPES, Header
+from pdenet_cli.formats.tiff import gdal_metadata
 from pdenet_cli.georeference import Georeference, GroundPoint
 from tests.cubes import written
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError, UsageError
-from pdenet_cli.formats import ground_grid, hdf5, limits
+from pdenet_cli.formats import hdf5, limits
+from pdenet_cli.formats.labelled import ground_grid
 from pdenet_cli.georeference import Georeference, GroundPoint
 from tests.test_mat import full, numbers, shapes, write
 

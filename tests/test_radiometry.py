@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from pdenet_cli import CubeMeta, Radiometry, Survey, create_cube, open_cube, radiometry
 from pdenet_cli.cube import Cube
 from pdenet_cli.errors import FormatError, UsageError
-from pdenet_cli.formats.tiff_segments import SegmentArray
+from pdenet_cli.formats.tiff.segments import SegmentArray
 from pdenet_cli.radiometry import grown, refuse_narrow
 from pdenet_cli.survey import _spread, valid
 from tests.cubes import written

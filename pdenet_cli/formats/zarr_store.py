@@ -17,10 +17,11 @@ import numpy as np
 from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta, Pixels
 from pdenet_cli.errors import FormatError, OutputError, PdenetError
 from pdenet_cli.formats import attributes as words
-from pdenet_cli.formats import labelled, swaths
+from pdenet_cli.formats import labelled
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import Variable
-from pdenet_cli.formats.ground_grid import GroundGrid
+from pdenet_cli.formats.labelled import swaths
+from pdenet_cli.formats.labelled.ground_grid import GroundGrid
 from pdenet_cli.formats.limits import refuse_large_block, refuse_lie
 
 FILL = "_FillValue"

@@ -18,7 +18,7 @@ import numpy as np
 from pdenet_cli.cube import Pixels
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.choosing import Variable
-from pdenet_cli.formats.hdf5_heap import refuse_damaged_heaps
+from pdenet_cli.formats.hdf5.heap import refuse_damaged_heaps
 from pdenet_cli.formats.limits import refuse_large_block, refuse_lie
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"

@@ -14,7 +14,6 @@ import numpy as np
 from pdenet_cli.cube import Cube, CubeMeta, Sliceable
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import attributes as words
-from pdenet_cli.formats import mat5, mat5_writing, mat73
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import (
     FoldedPixels,
@@ -25,8 +24,9 @@ from pdenet_cli.formats.choosing import (
     interleave,
     listed,
 )
-from pdenet_cli.formats.hdf5_guard import GuardedArray, GuardedFile, is_hdf5
+from pdenet_cli.formats.hdf5.guard import GuardedArray, GuardedFile, is_hdf5
 from pdenet_cli.formats.limits import refuse_whole
+from pdenet_cli.formats.mat import v5, v5_writing, v73
 from pdenet_cli.formats.raw import RawArray
 
 CUSTOM = "rcb"  # MATLAB's own toolboxes, and nearly every data set, keep the bands last
@@ -60,10 +60,10 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     if head[126:128] not in (b"IM", b"MI"):
         raise FormatError(f"{path}: MAT v4 is not read. Save it again in MATLAB with -v7.")
     if not is_hdf5(head):
-        return _cube(path, mat5.variables(path), options, lambda: None, ours=OURS in head)
+        return _cube(path, v5.variables(path), options, lambda: None, ours=OURS in head)
     guarded = GuardedFile.open(path)
     try:
-        return _cube(path, mat73.variables(guarded), options, guarded.file.close, guarded, ours=OURS in head)
+        return _cube(path, v73.variables(guarded), options, guarded.file.close, guarded, ours=OURS in head)
     except BaseException:
         guarded.file.close()
         raise
@@ -120,7 +120,7 @@ def _trusted(path: Path, chosen: Variable, guarded: GuardedFile | None) -> Slice
         raise FormatError(f"{path}: {chosen} holds another number of bytes than its size says.")
     if guarded is not None and isinstance(chosen.array, GuardedArray):
         guarded.trust(chosen.array.dataset)
-    if isinstance(chosen.array, mat5.InflatedArray):
+    if isinstance(chosen.array, v5.InflatedArray):
         refuse_whole(path, chosen.name, math.prod(chosen.shape) * chosen.array.dtype.itemsize)
     return chosen.array
 
@@ -242,14 +242,14 @@ def _fold(
 
 def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     part, axes = parts[0], CUSTOM[::-1]
-    if meta.dtype.str[1:] not in mat5.CLASSES.values():
+    if meta.dtype.str[1:] not in v5.CLASSES.values():
         raise OutputError(f"MATLAB cannot hold {meta.dtype.name}. Use --dtype float32 or another format.")
     name = meta.variable if re.fullmatch(r"[A-Za-z]\w{0,62}", meta.variable or "", re.ASCII) else "cube"
     small = words.spoken(meta) | words.spoken_place(meta.georeference)
     if meta.extra:
         small["extra"] = json.dumps(dict(meta.extra), default=str)
     small.pop(str(name), None)
-    write = _create_v5 if meta.nbytes < LARGEST_V5 else mat73.create
+    write = _create_v5 if meta.nbytes < LARGEST_V5 else v73.create
     return Cube(part, meta, write(part, small, str(name), meta.shape(axes), meta.dtype), axes)
 
 
@@ -257,8 +257,8 @@ def _create_v5(
     part: Path, small: dict[str, Any], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> RawArray:
     order = ">" if dtype.newbyteorder("=") != dtype else "<"
-    head = mat5_writing.header(order) + b"".join(mat5_writing.written(order, n, v) for n, v in small.items())
-    head += mat5_writing.cube_header(name, shape[::-1], dtype)
+    head = v5_writing.header(order) + b"".join(v5_writing.written(order, n, v) for n, v in small.items())
+    head += v5_writing.cube_header(name, shape[::-1], dtype)
     array = RawArray(part, dtype, shape, len(head))
     with part.open("r+b" if part.exists() else "w+b") as file:
         file.write(head)

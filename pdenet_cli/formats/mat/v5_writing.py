@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pdenet_cli.cube import Pixels
-from pdenet_cli.formats.mat5 import CHAR, CLASSES, MATRIX, STORED
+from pdenet_cli.formats.mat.v5 import CHAR, CLASSES, MATRIX, STORED
 
 DOUBLE, UNSIGNED_16, DOUBLES = 6, 4, 9
 

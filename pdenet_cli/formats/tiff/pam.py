@@ -10,7 +10,7 @@ from typing import Any
 from defusedxml import ElementTree
 
 from pdenet_cli.cube import CubeMeta
-from pdenet_cli.formats.gdal_metadata import Items
+from pdenet_cli.formats.tiff.gdal_metadata import Items
 
 MAX_BYTES = 64 << 20  # histograms of many bands take a few
 SPECTRAL = ("wavelengths", "wavelength_units", "fwhm", "good_bands")

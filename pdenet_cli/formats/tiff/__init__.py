@@ -13,13 +13,15 @@ from defusedxml import ElementTree
 from tifffile import TiffFile
 
 from pdenet_cli.cube import Cube, CubeMeta
-from pdenet_cli.formats import gdal_metadata, geokeys, tiff_header
+from pdenet_cli.formats import geokeys
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import interleave
 from pdenet_cli.formats.envi_header import Header
-from pdenet_cli.formats.pam import with_pam
 from pdenet_cli.formats.raw import RawArray
-from pdenet_cli.formats.tiff_pages import check_structure, is_masked, picture
+from pdenet_cli.formats.tiff import gdal_metadata
+from pdenet_cli.formats.tiff import header as tiff_header
+from pdenet_cli.formats.tiff.pages import check_structure, is_masked, picture
+from pdenet_cli.formats.tiff.pam import with_pam
 from pdenet_cli.georeference import Transform
 
 MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")

@@ -9,11 +9,11 @@ from typing import Any
 import h5py
 import numpy as np
 
-from pdenet_cli.formats import hdf5_writing
 from pdenet_cli.formats.choosing import Variable
-from pdenet_cli.formats.hdf5_guard import GuardedArray, GuardedFile, number_type
-from pdenet_cli.formats.mat5 import CLASSES, text_rows
-from pdenet_cli.formats.mat5_writing import letter_matrix
+from pdenet_cli.formats.hdf5 import writing
+from pdenet_cli.formats.hdf5.guard import GuardedArray, GuardedFile, number_type
+from pdenet_cli.formats.mat.v5 import CLASSES, text_rows
+from pdenet_cli.formats.mat.v5_writing import letter_matrix
 from pdenet_cli.formats.raw import RawArray
 
 OWN = ("#refs#", "#subsystem#")  # where MATLAB keeps the content of cells and objects
@@ -57,13 +57,13 @@ def create(part: Path, small: dict[str, Any], name: str, shape: tuple[int, ...],
     def build(file: h5py.File) -> h5py.Dataset:
         for other, value in small.items():
             _write_small(file, other, value)
-        dataset = hdf5_writing.plain_block(file, name, dtype, shape)
+        dataset = writing.plain_block(file, name, dtype, shape)
         dataset.attrs["MATLAB_class"] = np.bytes_(CLASS_NAMES[dtype.str[1:]])
         return dataset
 
     text = b"MATLAB 7.3 MAT-file, written by pdenet".ljust(116)
     user_block = (text + bytes(8) + struct.pack("<HH", 0x0200, 0x4D49)).ljust(512, b"\0")
-    return hdf5_writing.around_pixels(part, dtype, shape, build, user_block)
+    return writing.around_pixels(part, dtype, shape, build, user_block)
 
 
 def _write_small(file: h5py.File, name: str, value: Any) -> None:

@@ -11,9 +11,10 @@ import numpy as np
 
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats import attributes as words
-from pdenet_cli.formats import coordinates, crs, envi_header
-from pdenet_cli.formats.coordinates import Coordinate
-from pdenet_cli.formats.store import Store, units_text
+from pdenet_cli.formats import crs, envi_header
+from pdenet_cli.formats.labelled import coordinates
+from pdenet_cli.formats.labelled.coordinates import Coordinate
+from pdenet_cli.formats.labelled.store import Store, units_text
 from pdenet_cli.georeference import Georeference, Transform
 
 ENVI_PLACE = {"map info", "coordinate system string"}

@@ -14,7 +14,7 @@ import numpy as np
 
 from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
 from pdenet_cli.formats import labelled
-from pdenet_cli.formats.ground_grid import GroundGrid
+from pdenet_cli.formats.labelled.ground_grid import GroundGrid
 from pdenet_cli.formats.raw import RawArray
 
 # Old enough for every reader of today, new enough for attributes of more than 64 kB.

@@ -10,10 +10,10 @@ import numpy as np
 
 from pdenet_cli.cube import CubeMeta, Pixels, Sliceable
 from pdenet_cli.errors import FormatError
-from pdenet_cli.formats import swaths
 from pdenet_cli.formats.attributes import numbers
 from pdenet_cli.formats.envi_header import Header
-from pdenet_cli.formats.hdf5_guard import GuardedArray, GuardedFile
+from pdenet_cli.formats.hdf5.guard import GuardedArray, GuardedFile
+from pdenet_cli.formats.labelled import swaths
 from pdenet_cli.georeference import Georeference
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.limits import refuse_large_block
 from pdenet_cli.formats.raw import RawArray
-from pdenet_cli.formats.tiff_segments import COMPRESSIONS, NONE, Page, SegmentArray
+from pdenet_cli.formats.tiff.segments import COMPRESSIONS, NONE, Page, SegmentArray
 
 MAX_PAGES, MAX_TAGS = 16384, 4096
 MAX_EXPANSION = 100_000  # ZSTD reaches 30,000 on constant pixels; beyond this a size is a lie

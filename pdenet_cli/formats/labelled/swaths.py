@@ -12,9 +12,9 @@ from pdenet_cli.errors import FormatError
 from pdenet_cli.formats import crs
 from pdenet_cli.formats.attributes import numbers
 from pdenet_cli.formats.choosing import Variable
-from pdenet_cli.formats.ground_grid import degrees_of
-from pdenet_cli.formats.placing import LATITUDES, LONGITUDES
-from pdenet_cli.formats.store import Store, distance
+from pdenet_cli.formats.labelled.ground_grid import degrees_of
+from pdenet_cli.formats.labelled.placing import LATITUDES, LONGITUDES
+from pdenet_cli.formats.labelled.store import Store, distance
 from pdenet_cli.georeference import Georeference, GroundPoint
 
 POINTS_A_SIDE = 32

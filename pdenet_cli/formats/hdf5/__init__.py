@@ -8,10 +8,12 @@ import numpy as np
 
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.formats import labelled, products, swaths
+from pdenet_cli.formats import labelled
 from pdenet_cli.formats.base import Format, OpenOptions
-from pdenet_cli.formats.hdf5_guard import GuardedFile, is_hdf5
-from pdenet_cli.formats.hdf5_writing import create_labelled
+from pdenet_cli.formats.hdf5 import products
+from pdenet_cli.formats.hdf5.guard import GuardedFile, is_hdf5
+from pdenet_cli.formats.hdf5.writing import create_labelled
+from pdenet_cli.formats.labelled import swaths
 
 CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 

@@ -17,7 +17,7 @@ import numpy as np
 from pdenet_cli.cube import INTERLEAVES, CubeMeta, Pixels, Sliceable
 from pdenet_cli.errors import OutputError
 from pdenet_cli.formats import attributes as words
-from pdenet_cli.formats import coordinates, crs, placing, spectra
+from pdenet_cli.formats import crs
 from pdenet_cli.formats.base import OpenOptions
 from pdenet_cli.formats.choosing import (
     OneBand,
@@ -27,9 +27,10 @@ from pdenet_cli.formats.choosing import (
     interleave,
     single_axis,
 )
-from pdenet_cli.formats.ground_grid import GroundGrid, degrees_of
-from pdenet_cli.formats.store import Store
-from pdenet_cli.formats.views import Unsigned, WithoutAxis, unsigned
+from pdenet_cli.formats.labelled import coordinates, placing, spectra
+from pdenet_cli.formats.labelled.ground_grid import GroundGrid, degrees_of
+from pdenet_cli.formats.labelled.store import Store
+from pdenet_cli.formats.labelled.views import Unsigned, WithoutAxis, unsigned
 from pdenet_cli.georeference import Georeference
 from pdenet_cli.radiometry import held
 

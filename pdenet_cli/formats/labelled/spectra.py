@@ -8,7 +8,7 @@ from typing import Any
 
 from pdenet_cli.formats import attributes as words
 from pdenet_cli.formats.choosing import Variable, axis_called
-from pdenet_cli.formats.store import Store, distance, units_text
+from pdenet_cli.formats.labelled.store import Store, distance, units_text
 
 PER_BAND = ("wavelengths", "fwhm", "good_bands")
 LENGTH_UNITS = re.compile(r"^\s*(nm|um|µm|μm|nano|micro)", re.IGNORECASE)

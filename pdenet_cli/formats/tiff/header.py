@@ -10,7 +10,8 @@ import numpy as np
 
 from pdenet_cli.cube import CubeMeta
 from pdenet_cli.errors import OutputError
-from pdenet_cli.formats import gdal_metadata, geokeys
+from pdenet_cli.formats import geokeys
+from pdenet_cli.formats.tiff import gdal_metadata
 from pdenet_cli.radiometry import held
 
 STRIP_BYTES = 1 << 20  # readers take a strip at a time, so a band must not be one big strip
