@@ -16,7 +16,8 @@ valid bands of a pixel into one. "Numbers" are the file's.
 
 share: q(y) = round((levels - 1)·y), y clipped to 0..1; with 256 levels the 8-bit value of the paper. It depends on
 how near the mean is to a rounding edge and saturates: a spread of 2/255 gives 80 % already. std does not.
-interval, risk: h and P come from the model's calibration; the tolerance is in the file's numbers.
+interval, risk: h and P come from the model's calibration; the tolerance is in the file's numbers. P is never less
+than 1 - the highest level of the calibration, beyond which it knows nothing (0.5 % with the shipped models).
 cv: in what is darker than one 8-bit step, the step stands for the mean.
 consistency: D is the degradation that the model was made to undo. It needs no samples, and has one value for all
 fine pixels within a pixel of the input.

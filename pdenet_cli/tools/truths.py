@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from pdenet_cli.models import ModelSpec
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.report import versions
 from pdenet_cli.survey import Survey
-from pdenet_cli.training.data import held_out
+from pdenet_cli.training.data import held_out, sha256_of
 
 PARTS = ("whole", "lower-right")
 
@@ -103,7 +102,7 @@ def trained_on(path: Path, settings: Settings, spec: ModelSpec) -> bool:
     with open_truth(path, replace(settings, bands=None)) as cube:
         shape = list(cube.meta.shape())
         alike = {fact.get("sha256") for fact in facts if fact.get("shape") == shape}
-        return bool(alike) and sha256(cube.read().data).hexdigest() in alike
+        return bool(alike) and sha256_of(cube) in alike
 
 
 def truth_view(

@@ -18,6 +18,7 @@ from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.survey import Survey
 
 SMALLEST = 4  # low-resolution pixels on a side, below which neither a patch nor a validation part says much
+HASHED = 1 << 28  # bytes in memory while a cube is hashed
 
 
 @dataclass(frozen=True)
@@ -47,26 +48,25 @@ class Scene:
         except UsageError as error:
             raise FormatError(f"{cube.path}: {error}") from error
         give_back()  # what it took to read the cube before
-        if 2 * cube.meta.nbytes > (free := free_memory()):
-            need = f"{cube.meta.nbytes:,} bytes are too many to train on with {free:,} of memory free"
-            raise ResourceError(f"{cube.path}: {need}. Cut a part of it out.")
+        if 2 * part.meta.nbytes > (free := free_memory()):
+            need = f"{part.meta.nbytes:,} bytes are too many to train on with {free:,} of memory free"
+            raise ResourceError(f"{cube.path}: {need}. Cut a part of it out, or use fewer --bands.")
         survey = Survey.of(part)
         radiometry = Radiometry.of(part.meta, survey, value_range)
         bands = survey.bands_for(part.meta, count)
         if not bands:
             raise FormatError(f"{cube.path}: every band is marked bad or empty.")
-        pixels = cube.read()
+        pixels = part.read()
         facts: dict[str, Any] = dict(
             name=cube.path.name,
-            sha256=hashlib.sha256(pixels.data).hexdigest(),  # of the numbers, (bands, rows, columns)
-            shape=list(pixels.shape),
+            sha256=hashlib.sha256(pixels.data).hexdigest() if part is cube else sha256_of(cube),
+            shape=list(cube.meta.shape()),
             dtype=pixels.dtype.name,
             bands_used=len(bands),
             radiometry=radiometry.reason,
         )
         if chosen is not None:
-            facts["bands"] = list(chosen.indices(len(pixels))[:2])
-            pixels = pixels[chosen]
+            facts["bands"] = list(chosen.indices(cube.meta.bands)[:2])
         if pixels.dtype.itemsize < 4:
             pixels = pixels[list(bands)]
         else:
@@ -98,6 +98,15 @@ class Scene:
         """The side of the largest square, in whole low-resolution pixels, beside the held-out part."""
         (rows, columns), (row, column) = self.size, self.corner(scale)
         return max(min(row, columns), min(rows, column)) // scale * scale
+
+
+def sha256_of(cube: Cube) -> str:
+    """The hash of a cube's numbers, (bands, rows, columns), whatever file they are in; some bands at a time."""
+    whole, meta = hashlib.sha256(), cube.meta
+    some = max(1, HASHED // (meta.nbytes // meta.bands))
+    for first in range(0, meta.bands, some):
+        whole.update(cube.read(bands=slice(first, first + some)).data)
+    return whole.hexdigest()
 
 
 def _unit(pixels: Pixels, radiometry: Radiometry, bands: Sequence[int]) -> NDArray[np.float32]:
