@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from pdenet_cli import Radiometry, Survey, Window, load_model, open_cube
+from pdenet_cli import Radiometry, Survey, Window, load_model, open_cube, sharpen
 from pdenet_cli.calibration import Calibration
 from pdenet_cli.degradation import Degradation, bicubic_up
 from pdenet_cli.inference import Posterior
@@ -53,6 +53,20 @@ def test_a_shipped_model_beats_bicubic_and_its_samples_differ(scale):
     assert error(samples.mean(0)) < error(bicubic_up(low, scale)[0].numpy())
     assert error(samples.mean(0)) < np.mean([error(sample) for sample in samples])
     assert samples.std(0).mean() > 1e-4
+
+
+def test_what_lies_beside_a_hole_is_as_good_as_without_it():
+    with open_cube(EXAMPLE) as cube:
+        high = cube.read(bands=slice(20, 28)).astype(np.float32)
+    low = Degradation(4)(torch.from_numpy(high)).numpy()
+    cut = low.copy()
+    cut[:, :, :8] = np.nan
+    posterior, beside = Posterior(load_model(choose_model(None, 4)), 8), np.s_[:, :, 32:36]
+
+    def error(pixels):
+        return np.sqrt(np.mean((sharpen(pixels, posterior)["mean"] - high)[beside] ** 2))
+
+    assert error(cut) < 1.1 * error(low)  # 1.8 if the hole is filled with the mean of the scene
 
 
 def test_the_examples_wavelengths_rise_as_those_of_its_four_spectrometers():
