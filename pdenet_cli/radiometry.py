@@ -172,6 +172,13 @@ def grown(unit: NDArray[np.float32], there: NDArray[np.bool_], steps: int) -> ND
     return unit
 
 
+def believed(meta: CubeMeta, survey: Survey) -> CubeMeta:
+    """What a header says, without a reflectance scale factor that the numbers contradict."""
+    scale = meta.reflectance_scale
+    unlikely = scale and not LIKELY[0] < survey.top / scale <= LIKELY[1]
+    return replace(meta, reflectance_scale=None) if unlikely else meta
+
+
 def says_scale(meta: CubeMeta) -> bool:
     """Whether a header says what its numbers measure."""
     return _physical(meta) is not None
@@ -201,9 +208,10 @@ def _range(meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | No
         return _Range(low, high, f"range given: {low:g} to {high:g}")
     if meta.reflectance_scale:
         said = f"reflectance scale factor in the header: {meta.reflectance_scale:g}"
-        if LIKELY[0] < survey.top / meta.reflectance_scale <= LIKELY[1]:
+        likely = believed(meta, survey)
+        if likely.reflectance_scale:
             return _Range(0.0, meta.reflectance_scale, said)
-        other = _range(replace(meta, reflectance_scale=None), survey, None)
+        other = _range(likely, survey, None)
         return replace(other, reason=f"{other.reason}; not the {said}, which these numbers contradict")
     if _physical(meta) is not None:
         gain, offset = max(meta.gains or (1.0,)), max(meta.offsets or (0.0,))

@@ -34,9 +34,11 @@ class Report:
     def read(cls, path: Path) -> Self | None:
         """The report in a file, None if there is none."""
         try:
-            return cls(**json.loads(path.read_text()))
-        except (OSError, ValueError, TypeError):
+            report = cls(**json.loads(path.read_text()))
+        except (OSError, ValueError, TypeError, RecursionError):
             return None
+        outputs = report.outputs
+        return report if isinstance(outputs, dict) and all(isinstance(p, str) for p in outputs.values()) else None
 
 
 def versions(*packages: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from pdenet_cli.errors import FormatError
 
 SURVEY_VALUES = 1 << 28  # a scene with more numbers than this is surveyed in evenly spread blocks
 BLOCK_VALUES = 1 << 23
-LARGEST_BLOCK = 1 << 24  # what a file keeps in larger blocks is read by rows, however long that takes
+LARGEST_BLOCK = 1 << 27  # what a file keeps in larger blocks is read by rows, however long that takes
 PERCENTILE_VALUES = 1 << 20
 FILLS = (-9999.0, -999.0, -32768.0, -(2.0**31), -3.4028234663852886e38, 9.969209968386869e36)  # of many products
 FEW = 0.001  # of the numbers: as many pixels of one scene happen to have one value

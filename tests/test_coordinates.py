@@ -236,7 +236,13 @@ def test_degrees_without_a_unit_are_known_by_name_or_coordinate_system(names, ma
 
 @pytest.mark.parametrize(
     ("names", "mapping", "first"),
-    [("yx", None, 500), ("yx", wkt(32633), 0), ("yx", wkt(32633), 1), (("lat", "lon"), None, 400)],
+    [
+        ("yx", None, 500),
+        ("yx", wkt(32633), 0),
+        ("yx", wkt(32633), 1),
+        (("lat", "lon"), None, 400),
+        (("lat", "lon"), None, 0),
+    ],
 )
 def test_numbers_that_nothing_explains_place_no_scene(names, mapping, first, tmp_path):
     meta = gridded(tmp_path / "a.nc", first + np.arange(5.0), first + np.arange(6.0), None, mapping, names)

@@ -233,6 +233,7 @@ def test_degrees_are_not_taken_for_what_they_are_not():
     assert pyproj.CRS(geokeys._crs(keys | {2054: 9102})).is_geographic
     assert geokeys._crs(keys | {2054: 9105}) is None  # gon
     assert geokeys._crs(keys | {2051: 8903}) is None  # east of Paris
+    assert geokeys._crs(keys | {2061: 2.337}) is None  # as GDAL says it
 
 
 def test_a_coordinate_system_that_is_not_understood_is_noted(tmp_path):

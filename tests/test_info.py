@@ -176,12 +176,12 @@ def test_holes_that_nobody_declared_are_told_of(pdenet, tmp_path, fill, said):
     assert told["survey"]["minimum"] >= 0
 
 
-def test_nodata_that_no_number_of_the_file_can_be_is_refused(pdenet, tmp_path):
-    scene = written(tmp_path / "a.hdr", np.ones((1, 4, 4), "u2"))
+def test_nodata_that_no_number_of_the_file_can_be_is_not_heeded(pdenet, tmp_path):
+    scene = written(tmp_path / "a.hdr", np.ones((1, 4, 4), "u2"), nodata=7.0)
     for number in ("-9999", "0.5", "nan"):
-        ran = pdenet("info", scene, "--nodata", number)
-        assert (ran.returncode, "uint16" in ran.stderr) == (2, True)
-    assert pdenet("info", scene, "--nodata", "0").returncode == 0
+        told = json.loads(pdenet("info", scene, "--nodata", number, "--json").stdout)
+        assert (told["nodata"], ["uint16" in note for note in told["notes"]]) == (7, [True])
+    assert json.loads(pdenet("info", scene, "--nodata", "0", "--json").stdout)["nodata"] == 0
 
 
 def test_a_given_range_is_used_and_stated(pdenet):

@@ -122,7 +122,7 @@ def test_a_cube_without_the_chosen_bands_is_left_out_by_its_name(cubes, tmp_path
         ({"config": "tiny,width=4.5"}, "not a whole number"),
         ({"config": "tiny,stages=true"}, "not a whole number"),
         ({"config": "tiny,width=99999999"}, "not a whole number up to 4,096"),
-        ({"config": "tiny,mask_start=7.5"}, "not a number above 0, up to 1"),
+        ({"config": "tiny,mask_start=7.5"}, "not a number from 0 to 1"),
         ({"recipe": "fast,batch=true"}, "not a whole number"),
         ({"config": "tiny,breadth=3"}, "not FIELD=VALUE"),
         ({"network": "oracle"}, "oracle is unknown"),

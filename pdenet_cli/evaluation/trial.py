@@ -14,8 +14,9 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ResourceError
 from pdenet_cli.evaluation.view import AS_THEY_ARE, View
 from pdenet_cli.formats.raw import RawArray
-from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve
+from pdenet_cli.inference import FILLED, Layer, Posterior, halo_for, super_resolve
 from pdenet_cli.networks import Draw
+from pdenet_cli.radiometry import grown
 from pdenet_cli.summaries import Summary
 
 BAND_VALUES = 1 << 26  # of the truth, degraded at once
@@ -33,7 +34,8 @@ def coarse(truth: View, degradation: Degradation, seed: int, memory: int | None 
     values = BAND_VALUES if memory is None else min(BAND_VALUES, memory // BYTES_PER_VALUE)
     some = max(1, values // (scene.rows * scene.columns))
     for start in range(0, bands, some):  # whole bands: no seams to care for
-        high, _ = truth.read(scene, range(start, min(start + some, bands)))
+        high, there = truth.read(scene, range(start, min(start + some, bands)))
+        high = grown(high, there, FILLED * scale)
         low[start : start + some] = blur(torch.from_numpy(high)).numpy()
     if degradation.noise:
         generator = torch.Generator().manual_seed(seed)

@@ -46,7 +46,7 @@ def open_cube(
         cube = _recognised(path, head).open(path, options)
         cube.writable = False
         if nodata is not None:
-            cube.meta = replace(cube.meta, nodata=_nothing(nodata, cube))
+            cube.meta = _with_nodata(cube.meta, nodata)
         return cube
     except PdenetError:
         raise
@@ -57,15 +57,13 @@ def open_cube(
         raise FormatError(f"{path}: cannot be read as a cube ({_one_line(error)}).") from error
 
 
-def _nothing(nodata: float, cube: Cube) -> float:
-    """The number that a user says stands for nothing, if such a number can be in the file."""
-    dtype = cube.meta.dtype
-    if dtype.kind in "ui":
-        ends = np.iinfo(dtype)
+def _with_nodata(meta: CubeMeta, nodata: float) -> CubeMeta:
+    """What a file says, but for the number that stands for nothing; one that it cannot hold is not there."""
+    if meta.dtype.kind in "ui":
+        ends = np.iinfo(meta.dtype)
         if not (ends.min <= nodata <= ends.max and float(nodata).is_integer()):
-            cube.close()
-            raise UsageError(f"--nodata {nodata:g}: {cube.path} holds {dtype.name} numbers, and none is this.")
-    return nodata
+            return meta.noting(f"--nodata {nodata:g} is not heeded: no {meta.dtype.name} number is this")
+    return replace(meta, nodata=nodata)
 
 
 def files_of(

@@ -23,7 +23,7 @@ TAGS = (SCALE, TIE_POINTS, MATRIX, RPC, DIRECTORY, DOUBLES, TEXTS)
 MODEL_TYPE, RASTER_TYPE, CITATION = 1024, 1025, 1026
 GEOGRAPHIC, GEOGRAPHIC_CITATION = 2048, 2049
 DATUM, PROJECTED, PROJECTED_CITATION = 2050, 3072, 3073
-ANGLE, DEGREE, MERIDIAN, GREENWICH = 2054, 9102, 2051, 8901
+ANGLE, DEGREE, MERIDIAN, GREENWICH, MERIDIAN_LONGITUDE = 2054, 9102, 2051, 8901, 2061
 USER_DEFINED = 32767
 ESRI = "ESRI PE String = "  # how ArcGIS, and GDAL after it, put a WKT where only a name was foreseen
 
@@ -131,6 +131,11 @@ def _keys(directory: Sequence[int], doubles: Sequence[float], texts: str) -> dic
     return keys
 
 
+def _from_greenwich(keys: Mapping[int, Any]) -> bool:
+    """Whether longitudes count from where they usually do; another meridian may have a number or only a place."""
+    return keys.get(MERIDIAN, GREENWICH) in (0, GREENWICH) and not keys.get(MERIDIAN_LONGITUDE, 0)
+
+
 def _crs(keys: Mapping[int, Any]) -> str | None:
     code = keys.get(PROJECTED if PROJECTED in keys or keys.get(MODEL_TYPE) == 1 else GEOGRAPHIC)
     if isinstance(code, int) and 0 < code < USER_DEFINED:
@@ -141,8 +146,8 @@ def _crs(keys: Mapping[int, Any]) -> str | None:
             return text.removeprefix(ESRI)
     try:
         if keys.get(MODEL_TYPE) == 2:
-            usual = keys.get(ANGLE, DEGREE) in (0, DEGREE) and keys.get(MERIDIAN, GREENWICH) in (0, GREENWICH)
-            return _base(keys).to_wkt() if usual else None
+            usual = keys.get(ANGLE, DEGREE) in (0, DEGREE)
+            return _base(keys).to_wkt() if usual and _from_greenwich(keys) else None
         return _from_parameters(keys)
     except (CRSError, KeyError, TypeError, ValueError):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +45,7 @@ def sharpen(
         raise UsageError(f"{met}: give real numbers with the axes (bands, rows, columns).")
     bands, rows, columns = pixels.shape
     source = Cube(Path("the array"), CubeMeta(bands, rows, columns, pixels.dtype, nodata=nodata), pixels)
-    survey = Survey.of(source)
+    survey = Survey.of(source, sys.maxsize)
     usable = survey.bands_for(source.meta, posterior.network.bands)
     posterior.refuse_other_bands(len(usable))
     constant = [band for band in survey.usable_bands(source.meta) if band not in usable]

@@ -81,7 +81,10 @@ class Delivery:
     def refuse_others(self, scenes: Sequence[Path], variable: str | None, axes: str | None) -> None:
         """Stop where a file of another scene of the same command would be replaced."""
         taken = [final for final in (*self._finals, *self._shown, self.report_path) if final.exists()]
-        for scene in scenes if taken else ():
+        folders = {final.parent.resolve() for final in taken}
+        for scene in scenes:
+            if scene.resolve().parent not in folders:  # where all its files are
+                continue
             own, others = files_of(scene, variable, axes)
             for file in (scene, *own, *others):
                 if met := next((final for final in taken if is_same(final, file)), None):

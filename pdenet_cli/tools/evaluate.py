@@ -26,9 +26,10 @@ from pdenet_cli.evaluation.view import View, compare
 from pdenet_cli.inference import Posterior
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, choose_device, load_model
-from pdenet_cli.radiometry import says_scale
+from pdenet_cli.radiometry import believed, says_scale
 from pdenet_cli.report import hashes
 from pdenet_cli.summaries import MEAN
+from pdenet_cli.survey import Survey
 from pdenet_cli.tools.truths import Settings, first_repeated, open_truth, trained_on, truth_view
 
 Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
@@ -49,16 +50,22 @@ def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: Settin
         # All bands, as they are.
         view = truth_view(target, factor, settings, multiple=1, count=target.meta.bands, say=notes.append)
         # The truth decides what 0 and 1 are; how its numbers are scaled is the estimate's own affair.
-        radiometry = view.radiometry.for_twin(target.meta, other.meta)
+        said = {path: _credible(cube) for path, cube in ((guess, other), (truth, target))}
+        radiometry = view.radiometry.for_twin(said[truth], said[guess])
         name = guess.name if guess.name != TRUTH else str(guess)
-        silent = [path for path, cube in ((guess, other), (truth, target)) if not says_scale(cube.meta)]
+        silent = [path for path, meta in said.items() if not says_scale(meta)]
         scene = _result(truth.name, view, {name: View(other, radiometry, view.bands, view.part)}, factor, settings)
     job = settings.job(factor) | {"estimate": {"path": str(guess), "inputs": hashes(other.files)}}
-    note = "does not say how its numbers are scaled: they are read as if they were the other cube's."
+    note = "does not say credibly how its numbers are scaled: they are read as if they were the other cube's."
     if len(silent) == 1:
         notes.append(f"{silent[0].name} {note}")
     metrics = PROTOCOLS[settings.protocol].metrics(factor)
     return Evaluation(job, metrics, (scene,), seconds=_since(started), notes=tuple(notes))
+
+
+def _credible(cube: Cube) -> CubeMeta:
+    """What a header says, as far as the numbers do not contradict it."""
+    return believed(cube.meta, Survey.of(cube)) if cube.meta.reflectance_scale else cube.meta
 
 
 def _open_estimate(guess: Path, settings: Settings) -> Cube:
@@ -158,10 +165,11 @@ class Contest:
         results: list[SceneResult] = []
         failed: dict[str, str] = {}
         taken: dict[str, list[Taken]] = {}
+        notes: list[str] = []
         for path in scenes:
             name = path.name if names.count(path.name) == 1 else str(path)
             try:
-                result, drawn = self._scene(path, name, watch, say)
+                result, drawn = self._scene(path, name, watch, say, notes.append)
             except PdenetError as error:
                 if len(scenes) == 1:
                     raise
@@ -178,19 +186,24 @@ class Contest:
             {system: study.Study.of(scores) for system, scores in taken.items()},
             failed,
             _since(started),
-            self._misfits(),
+            (*self._misfits(), *notes),
         )
 
-    def _scene(self, path: Path, name: str, watch: Watch, say: Say) -> tuple[SceneResult, dict[str, Taken]]:
-        """The scores of all systems on one scene, and those of all sets of draws of a study."""
+    def _scene(
+        self, path: Path, name: str, watch: Watch, say: Say, note: Say
+    ) -> tuple[SceneResult, dict[str, Taken]]:
+        """The scores of all systems on one scene, and those of all sets of draws of a study.
+
+        `say` hears at once what goes otherwise than planned, `note` what the scores are to be read with.
+        """
         with open_truth(path, self.settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
             # A network for a fixed number of bands must get them all, and then all systems do.
             counts = [p.network.bands for p in self.posteriors.values() if p.network.bands is not None]
             count = next(iter(counts), None)
-            truth = truth_view(cube, self.scale, self.settings, multiple=self.scale, count=count, say=say)
+            truth = truth_view(cube, self.scale, self.settings, multiple=self.scale, count=count, say=note)
             for system, posterior in self.posteriors.items():
                 if trained_on(path, self.settings, posterior.model.spec):
-                    say(f"{name}: {system} was trained on this scene; on others it will be worse.")
+                    note(f"{name}: {system} was trained on this scene; on others it will be worse.")
             low = coarse(truth, self.degradation, self.seed, self.settings.memory)
             views: dict[str, View] = {}
             seconds: dict[str, float] = {}

@@ -121,6 +121,8 @@ def _scenes(plan: Plan, bands: int | None, tell: Watch) -> Iterator[Scene]:
             tell(Note(f"left out: {error}"))
             continue
         some = True
+        if plan.nodata is not None:
+            scene.facts["nodata"] = plan.nodata
         for note in scene.notes:
             tell(Note(f"{scene.name}: {note}"))
         yield scene

@@ -101,7 +101,7 @@ def trained_on(path: Path, settings: Settings, spec: ModelSpec) -> bool:
         return False
     with open_truth(path, replace(settings, bands=None)) as cube:
         shape = list(cube.meta.shape())
-        alike = {fact.get("sha256") for fact in facts if fact.get("shape") == shape}
+        alike = {str(fact.get("sha256")) for fact in facts if fact.get("shape") == shape}
         return bool(alike) and sha256_of(cube) in alike
 
 

@@ -65,8 +65,8 @@ def _refuse_odd(field: str, value: Any, kinds: Collection[type]) -> None:
     met = f"--config: {field}={value}"
     if value is None and type(None) in kinds:
         return
-    if float in kinds and not (type(value) in (int, float) and 0 < value <= 1):
-        raise UsageError(f"{met} is not a number above 0, up to 1.")
+    if float in kinds and not (type(value) in (int, float) and 0 <= value <= 1):
+        raise UsageError(f"{met} is not a number from 0 to 1.")
     if int in kinds and not (type(value) is int and 0 <= value <= MAX_SIZE):
         raise UsageError(f"{met} is not a whole number up to {MAX_SIZE:,}.")
 

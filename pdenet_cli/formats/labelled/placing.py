@@ -108,7 +108,7 @@ def _agree(told: Transform, found: Transform, rows: Coordinate, columns: Coordin
 def _with_unit(axis: Coordinate, system: str | None) -> Coordinate:
     """A coordinate without a unit in the one that its name and its coordinate system tell; else as it is."""
     name, values = _leaf(axis.name), np.asarray(axis.values)
-    if axis.units:
+    if axis.units or (_are_counts(values) and values.min() in (0, 1)):
         return axis
     if name in DEGREES:
         return replace(axis, units="degrees") if (np.abs(values) <= DEGREES[name]).all() else axis

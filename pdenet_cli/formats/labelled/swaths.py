@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,7 @@ from pdenet_cli.georeference import Georeference, GroundPoint
 
 POINTS_A_SIDE = 32
 ROUNDED = 2e-5  # degrees, about two metres: what single precision may take from a longitude
+AT_ONCE = 1 << 25  # numbers that are read as a whole: by rows, a file in chunks would be unpacked again and again
 FEWEST = 3  # with less, nothing can be turned or stretched
 
 
@@ -40,7 +42,7 @@ def place_swath(store: Store, meta: CubeMeta) -> CubeMeta:
         found = placed(store, meta, lat, lon)
     except FormatError:
         return meta.noting(f"not placed: {lat} and {lon} cannot be read")
-    return found if len(found.georeference.points) >= FEWEST else meta
+    return found if len({(point.x, point.y) for point in found.georeference.points}) >= FEWEST else meta
 
 
 def _has_moved(store: Store, meta: CubeMeta, lat: str, lon: str) -> bool:
@@ -106,7 +108,10 @@ class _Scaled:
     def of(cls, store: Store, name: str) -> _Scaled:
         said = store.attributes(name)
         gain, offset = numbers(said.get("scale_factor")) or (1.0,), numbers(said.get("add_offset")) or (0.0,)
-        return cls(store.array(name), gain[0], offset[0])
+        array = store.array(name)
+        if math.prod(array.shape) <= AT_ONCE:
+            array = np.asarray(array[slice(None), slice(None)])
+        return cls(array, gain[0], offset[0])
 
     def row(self, row: int) -> Pixels:
         numbers: Pixels = np.asarray(self.array[slice(row, row + 1), slice(None)][0], np.float64)

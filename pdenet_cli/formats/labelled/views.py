@@ -20,6 +20,11 @@ class WithoutAxis:
     def shape(self) -> tuple[int, ...]:
         return (*self.array.shape[: self.axis], *self.array.shape[self.axis + 1 :])
 
+    @property
+    def block(self) -> tuple[int, ...] | None:
+        sizes: tuple[int, ...] | None = getattr(self.array, "block", None)
+        return None if sizes is None else (*sizes[: self.axis], *sizes[self.axis + 1 :])
+
     def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
         part = self.array[(*key[: self.axis], slice(None), *key[self.axis :])]
         return np.asarray(part).squeeze(self.axis)
@@ -34,6 +39,10 @@ class Unsigned:
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(self.array.shape)
+
+    @property
+    def block(self) -> tuple[int, ...] | None:
+        return getattr(self.array, "block", None)
 
     def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
         part = np.asarray(self.array[key])

@@ -12,7 +12,7 @@ from defusedxml import ElementTree
 from pdenet_cli.cube import CubeMeta
 from pdenet_cli.formats.tiff.gdal_metadata import Items
 
-MAX_BYTES = 64 << 20  # histograms of many bands take a few
+MAX_BYTES = 8 << 20  # histograms of many bands take a few
 SPECTRAL = ("wavelengths", "wavelength_units", "fwhm", "good_bands")
 
 
@@ -46,6 +46,6 @@ def with_pam(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, ...]]:
 
 def _nodata(root: Any) -> dict[str, Any]:
     """The one number that stands for nothing in every band that has one; none if they differ."""
-    values = [float(item.text) for item in root.iterfind("PAMRasterBand/NoDataValue")]
+    values = [float(item.text) for item in root.iterfind("PAMRasterBand/NoDataValue") if item.text]
     same = all(map(math.isnan, values)) or len(set(values)) == 1
     return {"nodata": values[0]} if values and same else {}
