@@ -270,6 +270,11 @@ def test_no_scene_of_several_is_replaced_by_the_result_of_another(pdenet, make_c
     assert "another" in ran.stderr
     with open_cube(second) as cube:
         np.testing.assert_array_equal(cube.read(), pixels)
+    (tmp_path / "out").mkdir()
+    link = tmp_path / "out" / "a_x2.tif"  # the same by a link
+    link.symlink_to(second)
+    ran = pdenet("upscale", first, link, *words[:-1], tmp_path / "out")
+    assert (ran.returncode, "another" in ran.stderr, link.is_symlink()) == (7, True, True)
 
 
 def test_no_file_beside_a_scene_of_several_is_replaced_by_the_result_of_another(pdenet, make_cube, tmp_path):

@@ -87,6 +87,12 @@ def test_an_estimate_is_scaled_as_its_own_header_says(truth, tmp_path, numbers, 
     assert [note.split()[0] for note in notes] == ([] if credible else ["guess.hdr"])
 
 
+def test_a_cube_beside_itself_is_scaled_alike_whatever_it_says(tmp_path):
+    path = written(tmp_path / "a.hdr", (1000 * smooth(**SIZE)).astype("<f4"))
+    same = evaluate_files(path, path, None, Settings())
+    assert (same.scenes[0].systems["a.hdr"].values["RMSE"], same.notes) == (0, ())
+
+
 def test_an_estimate_may_have_another_variable_than_the_truth(truth, tmp_path):
     _, unit = truth
     three, four = (np.ascontiguousarray(unit.transpose(1, 2, 0)[:, :, :bands]) for bands in (3, 4))

@@ -159,7 +159,10 @@ def evaluate(
     refuse_to_replace(files_to_write, files, settings)
     evaluation = _evaluate(files, model or [], parse_samples(samples or SAMPLES), scale, seed, device, settings)
     # First of all on the screen: what took hours must not be lost to a full disk.
-    print(json.dumps(evaluation.to_dict(), indent=2), flush=True) if as_json else _show(evaluation)
+    if as_json:
+        print(json.dumps(evaluation.to_dict(), indent=2), flush=True)
+    else:
+        _show(evaluation)
     if html is not None:
         from pdenet_cli.pages.evaluation import evaluation_page
 

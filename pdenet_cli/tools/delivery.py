@@ -83,9 +83,9 @@ class Delivery:
         taken = [final for final in (*self._finals, *self._shown, self.report_path) if final.exists()]
         folders = {final.parent.resolve() for final in taken}
         for scene in scenes:
-            if scene.resolve().parent not in folders:  # where all its files are
-                continue
-            own, others = files_of(scene, variable, axes)
+            # Opened only where a file of it can be met: there may be thousands.
+            near = {scene.absolute().parent.resolve(), scene.resolve().parent} & folders
+            own, others = files_of(scene, variable, axes) if near else ((), ())
             for file in (scene, *own, *others):
                 if met := next((final for final in taken if is_same(final, file)), None):
                     what = "another of the scenes" if file == scene else f"a file of {scene.name}"

@@ -50,10 +50,10 @@ def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: Settin
         # All bands, as they are.
         view = truth_view(target, factor, settings, multiple=1, count=target.meta.bands, say=notes.append)
         # The truth decides what 0 and 1 are; how its numbers are scaled is the estimate's own affair.
-        said = {path: _credible(cube) for path, cube in ((guess, other), (truth, target))}
-        radiometry = view.radiometry.for_twin(said[truth], said[guess])
+        own, truths = _credible(other), _credible(target)
+        radiometry = view.radiometry.for_twin(truths, own)
         name = guess.name if guess.name != TRUTH else str(guess)
-        silent = [path for path, meta in said.items() if not says_scale(meta)]
+        silent = [path for path, meta in ((guess, own), (truth, truths)) if not says_scale(meta)]
         scene = _result(truth.name, view, {name: View(other, radiometry, view.bands, view.part)}, factor, settings)
     job = settings.job(factor) | {"estimate": {"path": str(guess), "inputs": hashes(other.files)}}
     note = "does not say credibly how its numbers are scaled: they are read as if they were the other cube's."
