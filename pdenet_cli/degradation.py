@@ -64,14 +64,32 @@ def _low_size(cube: Tensor, scale: int) -> tuple[int, int]:
 
 def gaussian_down(cube: Tensor, scale: int, fwhm: float) -> Tensor:
     """A Gaussian PSF, `fwhm` low-resolution pixels wide, sampled at the centre of each low-resolution pixel."""
-    rows, cols = cube.shape[-2:]
-    h, w = _low_size(cube, scale)
     sigma = _sigma(fwhm, scale)
     pad = ceil(4 * sigma)
-    taps = torch.arange(-pad, scale + pad, dtype=cube.dtype, device=cube.device)
-    weights = torch.exp(-0.5 * ((taps - (scale - 1) / 2) / sigma) ** 2)
-    weights = weights / weights.sum()
-    padded = symmetric_pad(cube.reshape(-1, 1, rows, cols), pad)
+    return _weighted(cube, scale, _bell(torch.arange(-pad, scale + pad) - (scale - 1) / 2, sigma))
+
+
+def area_down(cube: Tensor, scale: int, fwhm: float | None = None) -> Tensor:
+    """The mean of each low-resolution pixel's area, maybe behind a Gaussian lens, `fwhm` such pixels wide."""
+    weights = torch.ones(scale, dtype=torch.float64)
+    if fwhm is not None:
+        sigma = _sigma(fwhm, scale)
+        pad = ceil(4 * sigma)
+        bell = _bell(torch.arange(-pad, pad + 1), sigma)
+        weights = F.conv1d(bell.view(1, 1, -1), weights.view(1, 1, -1), padding=scale - 1).flatten()
+    return _weighted(cube, scale, weights)
+
+
+def _bell(places: Tensor, sigma: float) -> Tensor:
+    return torch.exp(-0.5 * (places.double() / sigma) ** 2)
+
+
+def _weighted(cube: Tensor, scale: int, weights: Tensor) -> Tensor:
+    """Each low-resolution pixel as the mean, by these weights, of the rows and columns around its centre."""
+    rows, cols = cube.shape[-2:]
+    h, w = _low_size(cube, scale)
+    weights = (weights / weights.sum()).to(cube)
+    padded = symmetric_pad(cube.reshape(-1, 1, rows, cols), (len(weights) - scale) // 2)
     blurred = F.conv2d(padded, weights.view(1, 1, -1, 1), stride=(scale, 1))
     low = F.conv2d(blurred, weights.view(1, 1, 1, -1), stride=(1, scale))
     return low.reshape(*cube.shape[:-2], h, w)
@@ -87,16 +105,18 @@ class Degradation:
     """A recipe that turns a high-resolution cube into the low-resolution one a coarser sensor would record."""
 
     scale: int
-    kernel: Literal["bicubic", "gaussian"] = "bicubic"
-    fwhm: float | None = None  # of the Gaussian, in low-resolution pixels
+    kernel: Literal["bicubic", "gaussian", "area"] = "bicubic"
+    fwhm: float | None = None  # of the Gaussian, or of the lens before an area; in low-resolution pixels
     noise: float = 0.0  # standard deviation, in units of the 0..1 range
 
     def __post_init__(self) -> None:
-        if self.kernel not in ("bicubic", "gaussian"):
-            raise UsageError(f"Degradation kernel '{self.kernel}' is unknown; choose 'bicubic' or 'gaussian'.")
-        if (self.kernel == "gaussian") != (self.fwhm is not None):
+        if self.kernel not in ("bicubic", "gaussian", "area"):
             raise UsageError(
-                f"A {self.kernel} kernel with fwhm {self.fwhm}: give a fwhm to 'gaussian' and to it only."
+                f"Degradation kernel '{self.kernel}' is unknown; choose 'bicubic', 'gaussian' or 'area'."
+            )
+        if self.kernel != "area" and (self.kernel == "gaussian") != (self.fwhm is not None):
+            raise UsageError(
+                f"Kernel '{self.kernel}', fwhm {self.fwhm}: 'gaussian' needs a fwhm, 'area' may have one, 'bicubic' not."
             )
         if self.scale < 1 or not 0 <= self.noise < inf or not (self.fwhm is None or 0.1 <= self.fwhm <= 100):
             raise UsageError(
@@ -105,10 +125,12 @@ class Degradation:
 
     def __call__(self, high: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The low-resolution cube, (..., scale·h, scale·w) -> (..., h, w); not clipped."""
-        if self.fwhm is None:
-            low = bicubic_down(high, self.scale)
-        else:
+        if self.kernel == "area":
+            low = area_down(high, self.scale, self.fwhm)
+        elif self.fwhm is not None:
             low = gaussian_down(high, self.scale, self.fwhm)
+        else:
+            low = bicubic_down(high, self.scale)
         if self.noise == 0:
             return low
         # On the CPU, so that a seed means the same noise on every device.
@@ -116,22 +138,25 @@ class Degradation:
         return low + self.noise * noise.to(low)
 
     def changed(self, kernel: str | None = None, fwhm: float | None = None, noise: float | None = None) -> Self:
-        """The same but for what is given; a fwhm without a kernel means a Gaussian."""
+        """The same but for what is given; a fwhm without a kernel means a Gaussian, or the lens before an area."""
         if kernel is None and fwhm is not None:
-            kernel = "gaussian"
+            kernel = "area" if self.kernel == "area" else "gaussian"
         changes: dict[str, Any] = {} if noise is None else {"noise": noise}
         if kernel is not None and (fwhm is not None or kernel != self.kernel):
             changes |= {"kernel": kernel, "fwhm": fwhm}
         return replace(self, **changes)
 
     def __str__(self) -> str:
-        kernel = self.kernel if self.fwhm is None else f"{self.kernel} of fwhm {self.fwhm:g}"
+        width = "" if self.fwhm is None else f" of fwhm {self.fwhm:g}"
+        kernel = f"area behind a lens{width}" if width and self.kernel == "area" else self.kernel + width
         return f"x{self.scale} {kernel}" + (f", noise {self.noise:g}" if self.noise else "")
 
     @property
     def reach(self) -> int:
         """How many low-resolution pixels around its own a pixel is made from."""
-        return 2 if self.fwhm is None else ceil(ceil(4 * _sigma(self.fwhm, self.scale)) / self.scale)
+        if self.fwhm is not None:
+            return ceil(ceil(4 * _sigma(self.fwhm, self.scale)) / self.scale)
+        return 0 if self.kernel == "area" else 2
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -165,12 +165,12 @@ def halo_for(posterior: Posterior, summaries: Sequence[Summary], *, holes: bool)
     halo = posterior.network.halo
     if halo is None:
         return None
-    return max(halo, ROUGHNESS_HALO) + _looks_around(posterior, summaries) + (FILLED if holes else 0)
+    return max(halo, ROUGHNESS_HALO) + (_looks_around(posterior, summaries) or 0) + (FILLED if holes else 0)
 
 
-def _looks_around(posterior: Posterior, summaries: Sequence[Summary]) -> int:
-    """How many input pixels around its own the maps want to know the mean of."""
-    return posterior.degradation.reach if any(summary.degrades for summary in summaries) else 0
+def _looks_around(posterior: Posterior, summaries: Sequence[Summary]) -> int | None:
+    """How many input pixels around its own the maps want the mean of, to make it coarse; None: they do not."""
+    return posterior.degradation.reach if any(summary.degrades for summary in summaries) else None
 
 
 def super_resolve(
@@ -217,11 +217,11 @@ def gather(
     span: Span,
     radiometry: Radiometry,
     usable: Sequence[int],
-    around: int = 0,
+    around: int | None = None,
 ) -> tuple[Evidence, NDArray[np.bool_]]:
     """What is known of some bands of a tile, and where on the fine grid there is data.
 
-    `around`: the reach of the degradation where it matters what the mean leaves unexplained, else 0.
+    `around`: the reach of the degradation where it matters what the mean leaves unexplained, else None.
     """
     seen = [usable[i] for i in span.padded]  # of the file's bands
     unit, there = radiometry.prepare(source.read(tile.padded, seen), seen)
@@ -229,12 +229,12 @@ def gather(
     rows, columns = tile.core.relative_to(tile.padded).slices
     fine = repeated(there[span.crop, rows, columns], tile.scale)
     low = unit[span.crop, rows, columns]
-    wide = tile.core.grown(around, within=tile.padded)
+    wide = tile.core.grown(around or 0, within=tile.padded)
     inner = tile.core.relative_to(wide)
-    unexplained = np.zeros_like(low) if around else None
+    unexplained = None if around is None else np.zeros_like(low)
     if fine.any():
         samples = posterior.samples(unit, span.crop, wide.relative_to(tile.padded).scaled(tile.scale))
-        if around:
+        if around is not None:
             again = posterior.degradation(torch.from_numpy(mean(samples))).numpy()
             unexplained = low - again[:, *inner.slices]
         samples = samples[:, :, *inner.scaled(tile.scale).slices]

@@ -1,4 +1,4 @@
-"""Degradation is MATLAB's bicubic to the last digit, or a centred Gaussian."""
+"""Degradation is MATLAB's bicubic to the last digit, a centred Gaussian, or the mean of a pixel's area."""
 
 import json
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
 
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import UsageError
@@ -84,6 +85,23 @@ def test_the_gaussian_mirrors_scenes_smaller_than_itself(size: int) -> None:
     torch.testing.assert_close(degradation(scene), inside, rtol=0, atol=1e-3 if size == 4 else 1e-4)
 
 
+@pytest.mark.parametrize("scale", [2, 3, 4, 8])
+def test_an_area_is_the_mean_of_its_pixels(scale: int) -> None:
+    high = torch.rand(2, 3, 5 * scale, 4 * scale, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    means = high.numpy().reshape(2, 3, 5, scale, 4, scale).mean((3, 5))
+    np.testing.assert_allclose(Degradation(scale, "area")(high).numpy(), means, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("scale", "fwhm"), [(2, 1.0), (3, 0.6), (4, 0.5), (8, 1.5)])
+def test_an_area_behind_a_lens_is_the_mean_of_what_the_lens_shows(scale: int, fwhm: float) -> None:
+    scene = np.random.default_rng(0).random((30 * scale, 20 * scale))
+    sigma = fwhm * scale / np.sqrt(8 * np.log(2))
+    shown = gaussian_filter(scene, sigma, mode="reflect", radius=int(np.ceil(4 * sigma)))
+    means = shown.reshape(30, scale, 20, scale).mean((1, 3))
+    seen = Degradation(scale, "area", fwhm)(torch.from_numpy(scene)).numpy()
+    np.testing.assert_allclose(seen, means, rtol=0, atol=1e-12)
+
+
 def test_noise_has_the_std_it_says_and_follows_the_seed() -> None:
     high = torch.full((4, 400, 400), 0.5)
     noisy = Degradation(4, noise=0.02)
@@ -92,7 +110,9 @@ def test_noise_has_the_std_it_says_and_follows_the_seed() -> None:
     assert (low - 0.5).std().item() == pytest.approx(0.02, rel=0.03)
 
 
-@pytest.mark.parametrize("degradation", [Degradation(4), Degradation(8, "gaussian", fwhm=1.2, noise=0.01)])
+@pytest.mark.parametrize(
+    "degradation", [Degradation(4), Degradation(8, "gaussian", 1.2, 0.01), Degradation(2, "area")]
+)
 def test_a_degradation_survives_json(degradation: Degradation) -> None:
     assert Degradation.from_dict(json.loads(json.dumps(degradation.to_dict()))) == degradation
 
@@ -103,11 +123,19 @@ def test_contradictory_degradations_are_refused() -> None:
             Degradation.from_dict({"scale": 4, **fields})
 
 
-def test_changes_keep_the_rest_and_a_width_means_a_gaussian() -> None:
+def test_changes_keep_the_rest_and_a_width_means_a_gaussian_or_a_lens() -> None:
     soft = Degradation(4, "gaussian", fwhm=1.5, noise=0.01)
     assert soft.changed() == soft.changed("gaussian") == soft
     assert soft.changed("bicubic") == Degradation(4, noise=0.01)
     assert Degradation(4).changed(fwhm=2.0, noise=0.1) == Degradation(4, "gaussian", 2.0, 0.1)
+    assert Degradation(4).changed("area") == Degradation(4, "area")
+    assert Degradation(4, "area").changed(fwhm=0.5) == Degradation(4, "area", 0.5)
     for changes in ({"kernel": "gaussian"}, {"kernel": "bicubic", "fwhm": 1.0}, {"kernel": "box"}):
         with pytest.raises(UsageError):
             Degradation(4).changed(**changes)
+
+
+def test_a_degradation_says_what_it_is() -> None:
+    assert str(Degradation(4)) == "x4 bicubic"
+    assert str(Degradation(4, "area", noise=0.01)) == "x4 area, noise 0.01"
+    assert str(Degradation(8, "area", 0.5)) == "x8 area behind a lens of fwhm 0.5"

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdenet_cli import Cube, CubeMeta, Radiometry, Survey, Window, create_cube, open_cube
-from pdenet_cli.degradation import bicubic_down, gaussian_down
+from pdenet_cli.degradation import Degradation, bicubic_down
 from pdenet_cli.errors import ResourceError, UsageError
 from pdenet_cli.inference import MEMORY_SHARE, Layer, Posterior, gather, halo_for, super_resolve, usable_memory
 from pdenet_cli.models import Model, ModelSpec, open_model
@@ -225,16 +225,18 @@ def test_consistency_is_what_the_degraded_mean_leaves_of_the_input(tmp_path, pos
     assert left.max() > 1e-3
 
 
-def test_consistency_is_exact_at_seams_with_a_wide_kernel_and_an_odd_scale(tmp_path):
+@pytest.mark.parametrize(("kernel", "fwhm", "reach"), [("gaussian", 1.7, 3), ("area", 0.9, 2), ("area", None, 0)])
+def test_consistency_is_exact_at_seams_with_any_kernel_and_an_odd_scale(tmp_path, kernel, fwhm, reach):
     model = make_model(scale=3)
-    blurred = dataclasses.replace(model.spec, degradation={"scale": 3, "kernel": "gaussian", "fwhm": 1.7})
+    degradation = Degradation(3, kernel, fwhm)
+    blurred = dataclasses.replace(model.spec, degradation=degradation.to_dict())
     posterior = Posterior(dataclasses.replace(model, spec=blurred), 2)
-    assert posterior.degradation.reach == 3
+    assert posterior.degradation.reach == reach
     path, pixels = scene(tmp_path, rows=25)
     whole, cut = (run(path, tmp_path, posterior, tile, 6, maps=["consistency"]) for tile in (1000, 5))
     np.testing.assert_allclose(cut["consistency"], whole["consistency"], atol=1e-5)
     middle = posterior.samples(pixels, slice(0, 6), Window(0, 0, 75, 42)).mean(0)
-    left = np.abs(pixels - gaussian_down(torch.from_numpy(middle), 3, 1.7).numpy())
+    left = np.abs(pixels - degradation(torch.from_numpy(middle)).numpy())
     np.testing.assert_allclose(whole["consistency"], left.repeat(3, 1).repeat(3, 2), atol=1e-5)
 
 

@@ -181,6 +181,23 @@ def test_grain_is_not_to_be_found_again_in_the_result(scenes, monkeypatch):
         assert (low - wanted).std() > 1e-5
 
 
+def test_a_lens_changes_what_the_network_sees_and_nothing_that_it_is_asked_for(scenes, monkeypatch):
+    recipe = RECIPES["fast"](4)
+    plain, behind = Patches(scenes, recipe, 4, seed=0), Patches(scenes, replace(recipe, lens=1.0), 4, seed=0)
+    widths = []
+    for step in range(40):
+        clean, patch = plain(step, 0), behind(step, 0)
+        assert torch.equal(patch.high, clean.high)
+        low = Degradation(4)(patch.high)
+        assert clean.seen(Degradation(4), low) is low
+        torch.testing.assert_close(patch.seen(Degradation(4), low), Degradation(4, "area", patch.lens)(patch.high))
+        widths.append(patch.lens)
+    assert 0.1 <= min(widths) < 0.3 < 0.8 < max(widths) <= 1
+    noisy = Degradation(4, noise=0.5)
+    found = behind(0, 0).seen(noisy, low) - behind(0, 0).seen(Degradation(4), low)
+    assert found.std() == pytest.approx(0.5, rel=0.1)  # --noise is there behind a lens too
+
+
 # Scenes
 
 

@@ -55,10 +55,10 @@ Ensemble = Annotated[
         show_default="as the model was calibrated, else masks",
     ),
 ]
-KERNEL = "How the coarse cubes are made: bicubic or gaussian."
+KERNEL = "How the coarse cubes are made: bicubic, gaussian, or area (means of square pixels)."
 Fwhm = Annotated[
     float | None,
-    typer.Option(help="FWHM in coarse pixels of a Gaussian; implies --kernel gaussian, which needs it."),
+    typer.Option(help="FWHM in coarse pixels of the Gaussian, which it implies, or of a lens before an area."),
 ]
 NOISE = "Noise of the coarse cubes, a share of the range."
 LEARNED = "as the model has learned"

@@ -42,7 +42,7 @@ class Settings:
     level: float | None = None  # of the intervals; None: that of the calibrations, or the usual one
     ensemble: str | None = None  # None: each model as it was calibrated, else masks
     kernel: str | None = None  # how truths are made coarse; None: as the models have learned
-    fwhm: float | None = None  # of a Gaussian kernel
+    fwhm: float | None = None  # of a Gaussian kernel, or of the lens before an area
     noise: float | None = None  # None: as the models have learned
 
     def __post_init__(self) -> None:

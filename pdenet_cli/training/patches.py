@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdenet_cli.cube import Window
-from pdenet_cli.degradation import symmetric_pad
+from pdenet_cli.degradation import Degradation, symmetric_pad
 from pdenet_cli.errors import UsageError
 from pdenet_cli.training.data import SMALLEST, Scene
 from pdenet_cli.training.recipe import Recipe
@@ -34,6 +34,7 @@ CUBIC = 3  # pixels around a place that a cubic looks at, and one to spare
 BRIGHTEST = 1.5  # place of a negative, beside that of its patch
 THICKEST = 0.5  # haze
 GRAIN = (0.001, 0.05)  # of grainy inputs: the noise of a typical band beside the mean of the patch
+LENS = (0.1, 1.0)  # FWHM of the lens before a sensor's square pixels, in these pixels
 GRAIN_SPREAD = 0.5  # from band to band, as the deviation of a logarithm
 
 
@@ -89,11 +90,19 @@ def blurred(unit: Unit, sigma: float) -> Unit:
 
 @dataclass(frozen=True)
 class Patch:
-    """A high-resolution piece of a scene, how grainy a sensor sees it, and the chance for noise and masks."""
+    """A high-resolution piece of a scene, how a sensor sees it, and the chance for noise and masks."""
 
     high: Tensor  # (bands, rows, columns)
+    lens: float | None  # FWHM before the sensor's square pixels; None: it records as the run's degradation does
     grain: Tensor  # deviation of each band's noise, (bands, 1, 1)
     generator: torch.Generator
+
+    def seen(self, degradation: Degradation, low: Tensor) -> Tensor:
+        """What the network is shown of a patch that is `low` (bands, rows, columns) by the run's degradation."""
+        if self.lens is not None:
+            sensor = replace(degradation, kernel="area", fwhm=self.lens)
+            low = sensor(self.high, self.generator).to(low)
+        return self.grainy(low)
 
     def grainy(self, low: Tensor) -> Tensor:
         """The coarse patch (bands, rows, columns) with its noise."""
@@ -147,7 +156,9 @@ class Patches:
             high = blurred(high, rng.uniform(0.1, SOFTEST) * self.scale)
         high = self._relit(rng, high)
         generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
-        return Patch(torch.from_numpy(np.ascontiguousarray(high)), self._grain(rng, high), generator)
+        grain = self._grain(rng, high)
+        lens = rng.uniform(*LENS) if self.recipe.lens and rng.random() < self.recipe.lens else None
+        return Patch(torch.from_numpy(np.ascontiguousarray(high)), lens, grain, generator)
 
     def _grain(self, rng: np.random.Generator, high: Unit) -> Tensor:
         """How much noise each band has; making a scene coarse takes its own away, and sensors have theirs."""

@@ -47,6 +47,7 @@ class Recipe:
         0.0  # share of patches that are lighter everywhere, or darker as far as their darkest place allows
     )
     grain: float = 0.0  # share of patches whose input has noise that the truth has not
+    lens: float = 0.0  # share of patches whose input is what square pixels behind a lens record
     skipping: float = 0.0  # share of patches that take every second or third band
     warp: float = 0.0  # share of pieces that are turned by any angle and stretched
     zoom: float = 1.0  # a patch is made of a window up to so many times as wide
@@ -72,7 +73,7 @@ class Recipe:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-SHARES = ("soft", "negative", "haze", "grain", "skipping", "warp", "collage")
+SHARES = ("soft", "negative", "haze", "grain", "lens", "skipping", "warp", "collage")
 
 DEFAULTS = {field.name: field.default for field in fields(Recipe) if isinstance(field.default, int | float)}
 """What each number of a recipe is where nothing else is said."""

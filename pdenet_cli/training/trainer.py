@@ -193,7 +193,7 @@ class Trainer:
         for group in self._groups(patches):
             high = torch.stack([patch.high for patch in group]).to(self.makes_coarse)
             low = torch.cat([self.degradation(h[None], p.generator) for h, p in zip(high, group, strict=True)])
-            seen = torch.stack([patch.grainy(x) for patch, x in zip(group, low, strict=True)])
+            seen = torch.stack([patch.seen(self.degradation, x) for patch, x in zip(group, low, strict=True)])
             high, low, seen = (x.to(self.device) for x in (high, low, seen))
             draws = self._draws(group, now.temperature)
             if draws is not None and len(draws) > len(group):
