@@ -116,7 +116,7 @@ class Degradation:
             )
         if self.kernel != "area" and (self.kernel == "gaussian") != (self.fwhm is not None):
             raise UsageError(
-                f"Kernel '{self.kernel}', fwhm {self.fwhm}: 'gaussian' needs a fwhm, 'area' may have one, 'bicubic' not."
+                f"Kernel {self.kernel} with fwhm {self.fwhm}: gaussian needs one, area may have one, bicubic not."
             )
         if self.scale < 1 or not 0 <= self.noise < inf or not (self.fwhm is None or 0.1 <= self.fwhm <= 100):
             raise UsageError(

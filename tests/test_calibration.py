@@ -405,7 +405,7 @@ def test_a_scene_that_fails_leaves_the_others_to_calibrate(scenes, models, tmp_p
         ({}, {"delta": 0.0}, "between 0 and 1"),
         ({"ensemble": "dice"}, {}, "--ensemble dice"),
         ({"part": "middle"}, {}, "--part middle"),
-        ({"kernel": "gaussian"}, {}, "needs a fwhm"),
+        ({"kernel": "gaussian"}, {}, "gaussian needs one"),
     ],
 )
 def test_what_cannot_be_calibrated_is_said_in_a_line(scenes, models, tmp_path, settings, arguments, says):
