@@ -8,12 +8,14 @@ import tracemalloc
 import imagecodecs
 import numpy as np
 import pytest
+import rasterio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import limits, zarr_store
+from pdenet_cli.georeference import Georeference
 from tests.test_mat import full, numbers, shapes, write
 
 zarr = pytest.importorskip("zarr")
@@ -34,7 +36,37 @@ def test_zarr_reads_what_we_write(shape, dtype, interleave, seed, tmp_path):
     found = zarr.open_group(tmp_path / "a.zarr", mode="r")["hsi"]
     order = {"bsq": (0, 1, 2), "bip": (2, 0, 1)}[interleave]
     np.testing.assert_array_equal(found[:].transpose(order), pixels)
-    assert set(found.metadata.dimension_names) == {"band", "y", "x"}
+    assert set(found.attrs["_ARRAY_DIMENSIONS"]) == {"band", "y", "x"}
+
+
+def test_gdal_opens_what_we_write(tmp_path):
+    pixels = numbers((4, 5, 7), "<i2", seed=1)
+    pixels[0, 0, :2] = 0, -9999
+    place = Georeference(transform=(5e5, 30.0, 0.0, 4.6e6, 0.0, -30.0), crs="EPSG:32616")
+    about = dict(georeference=place, wavelengths=(0.0, 1.0, 2.0, 3.0))
+    for name, nodata in (("whole", None), ("holed", -9999.0), ("dark", 0.0)):
+        write(tmp_path / f"{name}.zarr", pixels, nodata=nodata, **about)
+        with rasterio.open(f'ZARR:"{tmp_path / name}.zarr":/cube') as file:
+            np.testing.assert_array_equal(file.read(), pixels)
+            assert file.nodata == nodata == open_cube(tmp_path / f"{name}.zarr").meta.nodata
+            assert file.crs == "EPSG:32616"
+            assert file.transform.to_gdal() == place.transform
+
+
+def test_only_holes_are_fill_values(tmp_path):
+    # Readers of v2 take what equals the fill value for a hole, and wavelengths, places and pixels may be 0.
+    write(tmp_path / "a.zarr", numbers((4, 5, 7)), **full() | dict(nodata=None))
+    headers = sorted((tmp_path / "a.zarr").glob("*/.zarray"))
+    assert len(headers) > 2
+    assert all(json.loads(header.read_text())["fill_value"] is None for header in headers)
+
+
+def test_one_file_holds_all_headers(tmp_path):
+    write(tmp_path / "a.zarr", numbers((4, 5, 7)), **full())
+    listed = json.loads((tmp_path / "a.zarr" / ".zmetadata").read_text())["metadata"]
+    own = sorted(p for p in (tmp_path / "a.zarr").rglob(".z*") if p.name != ".zmetadata")
+    assert sorted(listed) == [p.relative_to(tmp_path / "a.zarr").as_posix() for p in own]
+    assert all(listed[p.relative_to(tmp_path / "a.zarr").as_posix()] == json.loads(p.read_text()) for p in own)
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -78,13 +110,12 @@ def test_a_chosen_fill_value_is_nodata(version, dtype, fill, nodata, tmp_path):
 
 @pytest.mark.parametrize(
     ("dtype", "nodata", "spoken"),
-    # xarray reads a number with a point only as the base64 of its bytes.
-    [("<i2", -9999.0, -9999), (">f4", -9999.0, "AAAAAICHw8A="), ("<f4", float("nan"), "AAAAAAAA+H8=")],
+    [("<i2", -9999.0, -9999), (">f4", -9999.0, -9999.0), ("<f4", float("nan"), "nan"), ("u1", 0.0, 0)],
 )
 def test_nodata_is_said_in_the_words_of_cf(dtype, nodata, spoken, tmp_path):
     write(tmp_path / "a.zarr", numbers((2, 3, 4), dtype), nodata=nodata)
-    header = json.loads((tmp_path / "a.zarr" / "cube" / "zarr.json").read_text())
-    assert header["attributes"] == {"_FillValue": spoken}
+    header, said = (json.loads((tmp_path / "a.zarr" / "cube" / n).read_text()) for n in (".zarray", ".zattrs"))
+    assert said["_FillValue"] == spoken
     np.testing.assert_equal(float(header["fill_value"]), nodata)
     np.testing.assert_equal(open_cube(tmp_path / "a.zarr").meta.nodata, nodata)
 

@@ -1,4 +1,4 @@
-"""Zarr v2 and v3: a folder of chunks; the only output of ours that is compressed."""
+"""Zarr v2 and v3: a folder of chunks; the only output of ours that is compressed. Written as v2, for GDAL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pdenet_cli.formats.labelled import swaths
 from pdenet_cli.formats.labelled.ground_grid import GroundGrid
 from pdenet_cli.formats.limits import refuse_large_block, refuse_lie
 
-FILL = "_FillValue"
+FILL, DIMENSIONS = "_FillValue", "_ARRAY_DIMENSIONS"
 HEADERS = ("zarr.json", ".zarray", ".zgroup")
 MOST_ARRAYS = 2_000
 DEEPEST = 8
@@ -149,7 +149,7 @@ class Folder:
 
     def dimensions(self, name: str) -> list[str]:
         """The names of the axes, as the coordinates beside them are called."""
-        names = self.header(name).get("dimension_names") or self.attributes(name).get("_ARRAY_DIMENSIONS")
+        names = self.header(name).get("dimension_names") or self.attributes(name).get(DIMENSIONS)
         group = name.rpartition("/")[0]
         return [f"{group}/{n}".strip("/") for n in names or () if isinstance(n, str)]
 
@@ -188,9 +188,9 @@ def _number(fill: Any) -> Any:
         return fill
 
 
-def _spoken_fill(fill: Any) -> int | str:
-    """A `_FillValue` as xarray writes it and insists on reading it: bytes as text, for JSON has no NaN."""
-    return base64.b64encode(struct.pack("<d", fill)).decode() if fill.dtype.kind == "f" else int(fill)
+def _spoken_fill(fill: Any) -> float | str:
+    """A `_FillValue` beside the fill value of v2, which alone might be anybody's default; JSON has no NaN."""
+    return fill.item() if np.isfinite(fill) else str(fill)
 
 
 def _codecs(header: Any) -> Iterator[str]:
@@ -243,19 +243,22 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
         raise OutputError(str(error)) from None
     part, axes = parts[0], INTERLEAVES[meta.interleave]
     layout = labelled.layout(meta)
-    kept = Folder(part) if (part / "zarr.json").is_file() else None
-    group = zarr.open_group(str(part), mode="a", zarr_format=3)
+    kept = Folder(part) if (part / ".zgroup").is_file() else None
+    group = zarr.open_group(str(part), mode="a", zarr_format=2)
     for piece in layout:
         if kept is None or not kept._is_array(part / piece.name):
             _make(group, piece, meta, axes)
         if isinstance(piece.values, GroundGrid):  # anew, for a run may have broken off in the midst of it
             for rows, numbers in piece.values.blocks():
                 group[piece.name][rows, :] = numbers
+    zarr.consolidate_metadata(str(part), zarr_format=2)  # one file to ask instead of many; xarray warns without it
     return Cube(part, meta, GuardedArray(part, group[layout[-1].name]), axes)
 
 
 def _make(group: Any, piece: labelled.Part, meta: CubeMeta, axes: str) -> None:
-    about = dict(name=piece.name, dimension_names=piece.dimensions or None, attributes=piece.attributes)
+    # A fill value, even 0, is a hole for readers of v2: arrays without holes must have none.
+    said = piece.attributes | {DIMENSIONS: list(piece.dimensions)}
+    about: dict[str, Any] = dict(name=piece.name, attributes=said, fill_value=None)
     if isinstance(piece.values, GroundGrid):
         grid, chunk = piece.values, (piece.values.rows_at_once, piece.values.shape[1])
         group.create_array(shape=grid.shape, dtype=grid.dtype, chunks=chunk, **about)
@@ -265,7 +268,7 @@ def _make(group: Any, piece: labelled.Part, meta: CubeMeta, axes: str) -> None:
         return
     fill = labelled.fill_value(meta)
     if fill is not None:
-        about |= dict(fill_value=fill, attributes=piece.attributes | {FILL: _spoken_fill(fill)})
+        about |= dict(fill_value=fill, attributes=said | {FILL: _spoken_fill(fill)})
     # The same type may have another name, as tifffile's 64-bit integers do, that Zarr does not know.
     dtype = np.dtype(meta.dtype.str)
     group.create_array(shape=meta.shape(axes), dtype=dtype, chunks=_chunks(meta, axes), **about)
