@@ -21,7 +21,7 @@ from pdenet_cli.errors import ModelError, ResourceError, UsageError, out_of_memo
 from pdenet_cli.formats.limits import free_memory
 from pdenet_cli.models import Model
 from pdenet_cli.networks.runtime import give_back, tune_process
-from pdenet_cli.radiometry import Radiometry, grown
+from pdenet_cli.radiometry import FILLED, Radiometry, grown
 from pdenet_cli.summaries import (
     USUAL,
     Evidence,
@@ -40,7 +40,6 @@ from pdenet_cli.tiling import Plan, Span, Tile, plan_tiles
 
 MEMORY_SHARE = 0.5  # of what is free, if the user gives no limit
 SMALLEST_TILE = 8
-FILLED = 3  # pixels deep, holes are like their edges: the network makes much of an edge that is none
 ROUGHNESS_HALO = 3  # the roughness of a pixel is made of those two away, and enlarged with its neighbours'
 
 

@@ -32,6 +32,7 @@ from pdenet_cli.survey import Survey, valid
 Bands = slice | Sequence[int]
 ALL = slice(None)
 DARKEST = 0.05  # what physical values reach at least if they are reflectance; radiance may be far below
+FILLED = 3  # of the network's pixels deep, holes are like their edges: it makes much of an edge that is none
 BRIGHTEST = 2.0  # what they reach at most: glint and noise are above 1
 LIKELY = (0.001, 10.0)  # between these a scale factor leaves the brightest numbers, if it is that of the file
 LEAST_STEPS = 10  # whole numbers that a scene must span to be rounded to them

@@ -211,10 +211,13 @@ def test_bad_bands_are_dropped_and_holes_filled(tmp_path, dtype):
     scene = Scene.read(open_cube(path), (0, 10000))
     assert scene.facts["bands_used"] == len(scene.pixels) == 4
     assert scene.pixels.dtype == ("<i2" if dtype == "<i2" else "<f4")
-    unit, there = scene.unit(Window(0, 0, 8, 8), slice(0, 4))
+    unit, there = scene.unit(Window(0, 0, 8, 8), slice(0, 4), 1)
     assert there.mean() == 0.5
     np.testing.assert_allclose(unit[:, 4:], pixels[[0, 1, 4, 5], 4:8, :8] / 10000, atol=1e-6)
+    np.testing.assert_allclose(unit[:, 1:4], unit[:, 4:5].repeat(3, 1), rtol=1e-6)  # three deep like the edge
     np.testing.assert_allclose(unit[2, 0], pixels[4, 4:].mean() / 10000, rtol=1e-5)
+    deeper, _ = scene.unit(Window(0, 0, 8, 8), slice(0, 4), 2)
+    np.testing.assert_allclose(deeper[:, 0], unit[:, 4], rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["<i2", "<i4", "<f4", "<f8"])

@@ -14,9 +14,9 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ResourceError
 from pdenet_cli.evaluation.view import AS_THEY_ARE, View
 from pdenet_cli.formats.raw import RawArray
-from pdenet_cli.inference import FILLED, Layer, Posterior, halo_for, super_resolve
+from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve
 from pdenet_cli.networks import Draw
-from pdenet_cli.radiometry import grown
+from pdenet_cli.radiometry import FILLED, grown
 from pdenet_cli.summaries import Summary
 
 BAND_VALUES = 1 << 26  # of the truth, degraded at once

@@ -191,7 +191,7 @@ class Patches:
         most = min(self.recipe.zoom, scene.largest_patch(self.scale) / side)
         wide = int(side * most ** rng.uniform(0, 1))
         for _ in range(TRIES):
-            unit, there = scene.unit(place(rng, scene.size, scene.corner(self.scale), wide), run)
+            unit, there = scene.unit(place(rng, scene.size, scene.corner(self.scale), wide), run, self.scale)
             if there.mean() > 0.5:
                 break
         if wide > side:
@@ -208,7 +208,7 @@ class Patches:
             points = slanted(rng, side) + rng.uniform(0, 1, 2) * size
             first = np.maximum(0, np.floor(points.min((0, 1))) - CUBIC).astype(int)
             last = np.minimum(size, np.ceil(points.max((0, 1))) + CUBIC).astype(int)
-            unit, there = scene.unit(Window(*first.tolist(), *(last - first).tolist()), run)
+            unit, there = scene.unit(Window(*first.tolist(), *(last - first).tolist()), run, self.scale)
             if there.mean() > 0.5:
                 break
         places = 2 * (points - first) / (last - first) - 1  # torch counts a picture from -1 to 1, columns first

@@ -43,7 +43,7 @@ def held_out_parts(
         if window is None or (bands is not None and len(scene.pixels) < bands):
             continue
         window = _middle(window, LARGEST * degradation.scale, degradation.scale)
-        runs = [scene.unit(window, run) for run in _runs(len(scene.pixels), bands)]
+        runs = [scene.unit(window, run, degradation.scale) for run in _runs(len(scene.pixels), bands)]
         high, there = (torch.stack([torch.from_numpy(run[i]) for run in runs]) for i in (0, 1))
         if there.all(1).double().mean() < LEAST:
             continue
