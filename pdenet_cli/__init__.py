@@ -12,7 +12,7 @@ The map of the house; imports only go down (a test enforces it):
       calibration.py from the spread of samples to intervals that hold
     3 networks/      torch; the NETWORKS table
       formats/       the FORMATS table, open_cube, create_cube
-      degradation.py  tiling.py  summaries.py  metrics.py  picture.py  risk_control.py
+      degradation.py  tiling.py  summaries.py  metrics.py  picture.py  risk_control.py  report.py
     2 cube.py        Window, CubeMeta, Cube
       georeference.py  survey.py  radiometry.py
     1 errors.py      PdenetError and its children, each with its exit code

@@ -269,7 +269,7 @@ def refuse_hopeless(scenes: int, level: float, delta: float, certify: bool) -> N
 
 
 def unseen(errors: Sequence[Errors], level: float) -> list[float]:
-    """The coverage of each scene by the factors that the other scenes give: what a new scene may expect."""
+    """The coverage of each scene by the factors that the others give, not widened: what a new scene may expect."""
     covered = []
     for i, own in enumerate(errors):
         others = [*errors[:i], *errors[i + 1 :]]

@@ -52,7 +52,7 @@ class BatchError(PdenetError):
 def out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out, of the machine or of a device, and nobody has said so yet."""
     # torch has a RuntimeError of its own for it, but not every device raises that one.
-    words = ("allocate memory", "out of memory", "not enough memory")
+    words = ("allocate memory", "out of memory", "not enough memory", "ALLOC_FAILED")
     told = isinstance(error, RuntimeError) and any(text in str(error) for text in words)
     kinds = {kind.__name__ for kind in type(error).__mro__} & {"MemoryError", "OutOfMemoryError"}
     return not isinstance(error, PdenetError) and bool(told or kinds)

@@ -52,7 +52,8 @@ class Posterior:
 
     With the ensemble "flips", sample n moreover sees the scene under symmetry n mod 8 of a square, undone
     afterwards: as many passes, and even a network without chance gives up to 8 different samples. No sample is
-    made twice: where fewer can differ than are asked for, there are fewer. A calibrated model is used as it was
+    made twice: where no more are sure to differ than 8 flips, or the members of an ensemble, there are no more
+    than that. A calibrated model is used as it was
     calibrated if nothing else is asked for, any other with "masks".
     """
 
@@ -62,7 +63,7 @@ class Posterior:
         if samples < 1:
             raise UsageError(f"--samples {samples}: at least one is needed.")
         tune_process()
-        self.model, self.seed = model, int(seed)
+        self.model, self.seed, self.asked = model, int(seed), samples
         calibration = Calibration.of(model.spec)
         self.ensemble = ensemble or (calibration.ensemble if calibration is not None else "masks")
         self.network = model.network.eval()
@@ -191,10 +192,14 @@ def super_resolve(
     """
     posterior.settle(plan)
     around = _looks_around(posterior, [layer.summary for layer in layers])
+    largest = max(plan.scene.rows, plan.scene.columns)  # side of a tile that fits into memory, as far as is known
     for tile in plan.tiles[first:]:
         pending = [tile]
         while pending:
             piece = pending.pop()
+            if _side(piece) > largest:
+                pending += reversed(piece.halves(plan.halo, plan.scene))
+                continue
             try:
                 gathered = (
                     (span, *gather(source, posterior, piece, span, radiometry, plan.usable, around))
@@ -206,6 +211,7 @@ def super_resolve(
                 if not out_of_memory(error):
                     raise
                 pending += _smaller(piece, posterior, plan, say)
+                largest = _side(pending[-1])
         yield tile
 
 
@@ -284,6 +290,7 @@ def _write_tile(
                 sums[i] = layer.summary.merging.addends(evidence, values, there) + sums.get(i, 0)
             if layer.cube is not None:
                 _write_owned(layer, tile.target, span, dict(zip(bands, values, strict=True)), unseen)
+        del evidence, there, values  # or they stay while the network works on the next bands
     for i, layer in enumerate(layers):
         if layer.merged is not None:
             layer.merged.write(tile.target, layer.summary.merging.finish(sums[i], counts)[None])
@@ -334,11 +341,15 @@ def _smaller(tile: Tile, posterior: Posterior, plan: Plan, say: Callable[[str], 
         posterior.at_once //= 2
         say(f"Out of memory: going on with {posterior.at_once} samples at once.")
         return [tile]
-    if max(tile.core.rows, tile.core.columns) <= SMALLEST_TILE:
+    if _side(tile) <= SMALLEST_TILE:
         raise ResourceError(f"Out of memory even with a tile of {tile.core.rows} x {tile.core.columns} pixels.")
     halves = tile.halves(plan.halo, plan.scene)
     say(f"Out of memory: going on with tiles of {halves[0].core.rows} x {halves[0].core.columns} pixels.")
     return list(reversed(halves))
+
+
+def _side(tile: Tile) -> int:
+    return max(tile.core.rows, tile.core.columns)
 
 
 def _turned(image: Tensor, symmetry: int) -> Tensor:
@@ -357,7 +368,7 @@ def usable_memory(device: torch.device) -> int:
     """The share of the free memory that a run takes if the user gives no limit."""
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # by torch, for next time
-        free = torch.cuda.mem_get_info(device)[0] + kept
+        free = min(torch.cuda.mem_get_info(device)[0] + kept, free_memory())  # samples and maps are not on the GPU
     else:
         give_back()  # what the scene before took
         free = free_memory()

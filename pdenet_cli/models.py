@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pdenet_cli.errors import ModelError, PdenetError, ResourceError, UsageError
-from pdenet_cli.formats.output import write_beside
+from pdenet_cli.formats.output import is_file, is_folder, write_beside
 
 if TYPE_CHECKING:
     import torch
@@ -73,6 +74,9 @@ class ModelSpec:
             raise TypeError("its data are not described one by one")
         if spec.scores and not all(isinstance(spec.scores.get(name), int | float) for name in _SCORES):
             raise TypeError(f"its scores are not {', '.join(_SCORES)}")
+        each = cubes.values() if isinstance(cubes := spec.scores.get("cubes", {}), dict) else ({},)
+        if not all(isinstance(score.get(name), int | float) for score in each for name in _CUBE_SCORES):
+            raise TypeError(f"the scores of its cubes are not {', '.join(_CUBE_SCORES)}")
         return spec
 
     def history(self) -> dict[str, Any]:
@@ -111,6 +115,7 @@ _KINDS: dict[str, Any] = (
     | {"minutes": int | float}
 )
 _SCORES = ("psnr", "bicubic_psnr", "draws")  # that scores have, if there are any
+_CUBE_SCORES = ("psnr", "bicubic_psnr", "sam", "bicubic_sam")  # that those of each cube have
 
 
 @dataclass(frozen=True)
@@ -152,9 +157,9 @@ def find_model(name_or_path: str | Path) -> Path:
     if (name := str(name_or_path)) in models:
         return models[name]
     path = Path(name_or_path)
-    if path.is_file():
+    if is_file(path):
         return path
-    if path.is_dir():
+    if is_folder(path):
         raise ModelError(f"{path} is a folder; give a weights file ({SUFFIX}).")
     if name == BICUBIC:
         raise ModelError("bicubic has no weights and no file: it can only upscale and be evaluated.")
@@ -231,7 +236,7 @@ def choose_device(name: str = "auto") -> torch.device:
         return torch.device(next(device for device, is_there in there.items() if is_there))
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
+        torch.empty(1, device=device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         why = str(error).split("\n")[0]
         raise ResourceError(f"Device '{name}' cannot be used here ({why}). Try auto or cpu.") from error
@@ -247,14 +252,16 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
     path = find_model(name_or_path)
     header = read_header(path)
     spec = header.spec
-    if any(isinstance(value, int) and value > MAX_SIZE for value in spec.config.values()):
+    sizes = {name: value for name, value in spec.config.items() if isinstance(value, int)}
+    blocks = math.prod(sizes.get(name, 1) for name in ("stages", "units", "members"))  # with weights of their own
+    if any(size > MAX_SIZE for size in sizes.values()) or blocks > len(header.shapes):
         raise ModelError(f"{path}: its configuration {dict(spec.config)} is beyond belief.")
     try:
         degradation = spec.learned()
         with torch.device("meta"):  # no memory yet: first see whether the weights fit
             empty = build_network(spec.network, spec.config).state_dict()
-    except (PdenetError, TypeError) as error:
-        raise ModelError(f"{path}: {error}") from error
+    except (PdenetError, TypeError, ValueError, RuntimeError) as error:
+        raise ModelError(f"{path}: {' '.join(str(error).split())}") from error
     if degradation.scale != spec.scale:
         raise ModelError(f"{path}: a x{spec.scale} model for cubes made x{degradation.scale} coarser.")
     wanted = {name: tuple(tensor.shape) for name, tensor in empty.items()}

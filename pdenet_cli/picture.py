@@ -85,4 +85,4 @@ def png(picture: Picture) -> bytes:
 
 def data_uri(picture: Picture) -> str:
     """A picture as an address that holds it."""
-    return "data:image/png;base64," + b64encode(png(np.ascontiguousarray(picture))).decode()
+    return "data:image/png;base64," + b64encode(png(np.array(picture, order="C"))).decode()

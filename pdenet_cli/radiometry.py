@@ -157,20 +157,21 @@ def grown(unit: NDArray[np.float32], there: NDArray[np.bool_], steps: int) -> ND
     """Holes of (bands, rows, columns) filled from their edges, `steps` pixels deep, with the mean of what lies
     beside, above and below; deeper in, they stay as they are.
     """
-    known = there
+    if there.all():
+        return unit
+    around = ((0, 0), (1, 1), (1, 1))  # a frame of nothing, so that every pixel has four neighbours
+    known, filled = np.pad(there, around), np.pad(unit, around)
     for _ in range(steps):
-        if known.all():
-            break
-        total, count = np.zeros_like(unit), np.zeros(unit.shape, np.int8)
-        for axis in (1, 2):
-            for here, beside in ((np.s_[1:], np.s_[:-1]), (np.s_[:-1], np.s_[1:])):
-                into, of = ((np.s_[:],) * axis + (some,) for some in (here, beside))
-                total[into] += np.where(known[of], unit[of], 0)
-                count[into] += known[of]
-        new = ~known & (count > 0)
-        unit = np.where(new, total / np.maximum(count, 1), unit).astype(np.float32)
-        known = known | new
-    return unit
+        near = known[:, :-2, 1:-1] | known[:, 2:, 1:-1] | known[:, 1:-1, :-2] | known[:, 1:-1, 2:]
+        band, row, column = np.nonzero(near & ~known[:, 1:-1, 1:-1])  # only these change, and they are few
+        total, count = np.zeros(len(band), np.float32), np.zeros(len(band), np.float32)
+        for down, right in ((0, 1), (2, 1), (1, 0), (1, 2)):
+            beside = band, row + down, column + right
+            total += np.where(known[beside], filled[beside], 0)
+            count += known[beside]
+        filled[band, row + 1, column + 1] = total / count
+        known[band, row + 1, column + 1] = True
+    return np.ascontiguousarray(filled[:, 1:-1, 1:-1])
 
 
 def believed(meta: CubeMeta, survey: Survey) -> CubeMeta:

@@ -515,6 +515,35 @@ def test_a_name_too_long_for_the_disk_is_one_line_and_stops_no_other(pdenet, mak
     assert "File name too long" in " ".join(ran.stderr.split())
 
 
+def test_nothing_is_held_open_where_open_files_cannot_be_removed(scene, models, tmp_path, monkeypatch):
+    monkeypatch.setattr(output, "fcntl", None)
+    opened = []
+    really = Path.open
+
+    def noted(path, *how, **more):
+        opened.append(really(path, *how, **more))
+        return opened[-1]
+
+    monkeypatch.setattr(Path, "open", noted)
+    lock = tmp_path / ".lock"
+    with output.held(lock):
+        assert not opened
+        lock.write_text("")
+    assert not lock.exists()
+    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
+    monkeypatch.setattr(Path, "unlink", lambda path, missing_ok=False: _unlinked(path, opened))
+    list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, sharpen.Settings()).run())
+    assert (tmp_path / "fine.hdr").exists()
+
+
+def _unlinked(path, opened):
+    """Remove a file as Windows does: not while it is open."""
+    if any(file.name == str(path) and not file.closed for file in opened):
+        raise PermissionError(f"{path} is open")
+    if path.exists():
+        os.unlink(path)  # noqa: PTH108
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no locks of this kind there")
 def test_a_lock_that_was_taken_away_after_it_was_opened_is_none(tmp_path, monkeypatch):
     lock = tmp_path / ".lock"

@@ -3,6 +3,8 @@
 import csv
 import dataclasses
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +24,7 @@ from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.summaries import MEAN
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.chances import plot_chances
-from pdenet_cli.tools.evaluate import Settings, evaluate_files
+from pdenet_cli.tools.evaluate import Contest, Settings, evaluate_files
 from tests.contests import CONFIG, SIZE, contest, make_models, make_truth, smooth
 from tests.cubes import written
 from tests.html import check_page
@@ -523,3 +525,14 @@ def test_bicubic_on_a_real_scene_is_what_training_measures(data, models):
     assert values["MPSNR"] == pytest.approx(part.bicubic["psnr"], abs=1e-3)
     assert values["SAM"] == pytest.approx(part.bicubic["sam"], abs=1e-3)
     assert set(values) == {metric.name for metric in PROTOCOLS["pdenet"].metrics(2)}
+
+
+def test_models_of_one_name_are_all_scored_and_one_file_only_once(models, tmp_path):
+    twin = tmp_path / Path(models["chance"]).name
+    shutil.copy(models["chance"], twin)
+    there = Contest([str(models["chance"]), str(twin)], (1,), 0, "cpu", Settings()).posteriors
+    assert len(there) == 3  # bicubic is there too
+    link = tmp_path / "other.safetensors"
+    link.symlink_to(twin)
+    with pytest.raises(UsageError, match="there twice"):
+        Contest([str(twin), str(link)], (1,), 0, "cpu", Settings())

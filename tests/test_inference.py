@@ -12,7 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdenet_cli import Cube, CubeMeta, Radiometry, Survey, Window, create_cube, open_cube
+from pdenet_cli import Cube, CubeMeta, Radiometry, Survey, Window, create_cube, inference, open_cube
 from pdenet_cli.degradation import Degradation, bicubic_down
 from pdenet_cli.errors import ResourceError, UsageError
 from pdenet_cli.inference import MEMORY_SHARE, Layer, Posterior, gather, halo_for, super_resolve, usable_memory
@@ -390,6 +390,13 @@ def test_running_out_of_memory_halves_the_batch_then_the_tile_and_says_so(tmp_pa
         np.testing.assert_allclose(open_cube(tmp_path / "out.hdr").read(), whole, atol=1e-5)
         assert [line for line in said if "1 samples at once" in line]
         assert [line for line in said if "tiles of 16" in line]
+        said.clear()
+        small = dataclasses.replace(plan, tile=24)
+        with create_cube(tmp_path / "again.hdr", fine) as cube:
+            layers = [Layer(MEAN, cube)]
+            list(super_resolve(source, posterior, small, radiometry, layers, say=said.append))
+        assert len(small.tiles) > 1
+        assert len(said) <= 1  # what fits is found out once
         monkeypatch.setattr(posterior, "samples", lambda *_: (_ for _ in ()).throw(MemoryError("never")))
         with (
             pytest.raises(ResourceError, match="even with a tile"),
@@ -434,3 +441,5 @@ def test_what_torch_keeps_of_a_gpus_memory_is_free(monkeypatch):
     for name, value in told.items():
         monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
     assert usable_memory(torch.device("cuda")) == (6000 + 1000) * MEMORY_SHARE
+    monkeypatch.setattr(inference, "free_memory", lambda: 5000)  # samples and maps of a GPU live there
+    assert usable_memory(torch.device("cuda")) == 5000 * MEMORY_SHARE

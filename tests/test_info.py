@@ -13,6 +13,7 @@ from pdenet_cli.cli.console import size_text
 from pdenet_cli.cli.info import _georeference
 from pdenet_cli.errors import OutputError
 from pdenet_cli.georeference import Georeference
+from pdenet_cli.tools import describe as tools_describe
 from pdenet_cli.tools.describe import describe
 from tests.conftest import ROOT
 from tests.cubes import picture, written
@@ -82,6 +83,13 @@ def test_a_quick_look_is_a_picture_and_is_not_overwritten(pdenet, tmp_path):
     again = pdenet("info", EXAMPLE, "--quicklook", picture)
     assert again.returncode == 5
     assert "exists" in again.stderr
+
+
+def test_a_picture_is_made_only_for_who_sees_it(make_cube, tmp_path, monkeypatch):
+    path, _ = make_cube()
+    assert describe(path, thumbnail=True).thumbnail.shape[2] == 3
+    monkeypatch.setattr(tools_describe, "quicklook", pytest.fail)
+    assert describe(path).thumbnail is None
 
 
 def test_a_picture_that_exists_is_refused_before_the_scene_is_looked_at(make_cube, tmp_path, monkeypatch):

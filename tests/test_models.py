@@ -145,6 +145,10 @@ SPOILS = [
     *(respecified(network=["pdenet"]), respecified(minutes="an hour"), respecified(data=("a.mat",))),
     *(respecified(scale=2), respecified(scores={"psnr": 30.0}), respecified(degradation={"scale": 8})),
     respecified(degradation={"scale": 4, "kernel": "square"}),
+    respecified(config=asdict(TINY) | {"mask_start": "x"}),
+    respecified(config=asdict(TINY) | {"stages": 4000, "units": 4000}),
+    respecified(scores={"psnr": 30.0, "bicubic_psnr": 29.0, "draws": 4, "cubes": {"a": {"psnr": 30.0}}}),
+    respecified(scores={"psnr": 30.0, "bicubic_psnr": 29.0, "draws": 4, "cubes": [1]}),
 ]
 
 

@@ -115,6 +115,8 @@ def test_a_cube_without_the_chosen_bands_is_left_out_by_its_name(cubes, tmp_path
         ({"recipe": "fast,zoom=0.5"}, "zoom must be at least 1"),
         ({"recipe": "fast,batch=1.5"}, "batch=1.5 is not a whole number"),
         ({"recipe": "fast,lr=NaN"}, "lr=nan is not a number"),
+        ({"recipe": "fast,grain=1.e1"}, "grain=10.0 is no share"),
+        ({"recipe": "fast,soft=+.5,zoom=.5"}, "zoom must be at least 1"),
         ({"changes": {"patch": 3}}, "--patch 3 is too small"),
         ({"config": "tiny,scale=3"}, "not FIELD=VALUE"),
         ({"steps": None, "minutes": float("nan")}, "positive"),

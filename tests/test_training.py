@@ -10,7 +10,7 @@ import pytest
 import torch
 from skimage.metrics import peak_signal_noise_ratio
 
-from pdenet_cli.degradation import Degradation
+from pdenet_cli.degradation import Degradation, bicubic_up
 from pdenet_cli.errors import TrainingError
 from pdenet_cli.models import load_model
 from pdenet_cli.networks import Network
@@ -155,6 +155,15 @@ def test_networks_run_in_half_precision(name):
     with torch.autocast("cpu", torch.bfloat16):
         rough = network(low, draw)
     torch.testing.assert_close(rough.float(), network(low, draw), rtol=0.05, atol=0.05)
+
+
+def test_half_precision_is_for_features_and_not_for_the_image():
+    network = new_network("template", "tiny", 4, seed=0, start=0.0)  # so that stages add nothing
+    low, high = torch.rand(1, 3, 8, 8), torch.rand(1, 3, 32, 32)
+    with torch.autocast("cpu", torch.bfloat16):
+        image, seen = network(low), network.degrade(high)
+    torch.testing.assert_close(image, bicubic_up(low, 4), rtol=0, atol=1e-6)
+    torch.testing.assert_close(seen, network.degrade(high), rtol=0, atol=1e-6)
 
 
 # Runs

@@ -432,3 +432,12 @@ def test_a_scene_stays_within_the_memory_it_is_given(models, tmp_path):
     # Python, torch and their libraries take about 400 MB before any pixel is read.
     assert used["100MB"] < 700
     assert used["4GB"] > used["100MB"] + 300
+
+
+def test_fewer_samples_than_asked_for_are_told_of(pdenet, make_cube, models, tmp_path):
+    scene, _ = make_cube()
+    model = ("--model", models / "template.safetensors")
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "maps", *model, "--ensemble", "flips", "--samples", 16)
+    assert ran.returncode == 0, ran.stderr
+    assert "8 samples, not 16" in " ".join(ran.stderr.split())
+    assert json.loads((tmp_path / "maps" / "scene.report.json").read_text())["job"]["samples"] == 8

@@ -40,10 +40,11 @@ def info(
 
     if quicklook is not None and len(files) > 1:
         raise UsageError("--quicklook takes one cube at a time.")
+    coloured = not as_json and out.is_terminal and bool(out.color_system)
     found, failed = [], []
     for path in files:
         try:
-            found.append(describe(path, var, axes, nodata, value_range, quicklook, overwrite))
+            found.append(describe(path, var, axes, nodata, value_range, quicklook, overwrite, coloured))
         except PdenetError as error:
             if len(files) == 1:
                 raise
@@ -95,7 +96,7 @@ def _show(description: Description) -> None:
     for note in (*meta.notes, *survey.notes):
         row("note", note)
     out.print(table)
-    if out.is_terminal and out.color_system:
+    if description.thumbnail is not None and out.is_terminal:
         out.print(_thumbnail(description.thumbnail))
 
 

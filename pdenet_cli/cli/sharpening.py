@@ -205,6 +205,6 @@ def parse_dtype(text: str | None) -> str | None:
     try:
         if text is None or np.dtype(text).kind in "uif":
             return text
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):  # NumPy reads more than names
         pass
     raise UsageError(f"--dtype {text}: not a type of numbers. Use uint8, int16, uint16, float32 or another.")

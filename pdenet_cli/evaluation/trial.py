@@ -14,7 +14,7 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ResourceError
 from pdenet_cli.evaluation.view import AS_THEY_ARE, View
 from pdenet_cli.formats.raw import RawArray
-from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve
+from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve, usable_memory
 from pdenet_cli.networks import Draw
 from pdenet_cli.radiometry import FILLED, grown
 from pdenet_cli.summaries import Summary
@@ -31,7 +31,7 @@ def coarse(truth: View, degradation: Degradation, seed: int, memory: int | None 
     bands, scene, scale = len(truth.bands), truth.scene, degradation.scale
     low = np.empty((bands, scene.rows // scale, scene.columns // scale), np.float32)
     blur = replace(degradation, noise=0.0)
-    values = BAND_VALUES if memory is None else min(BAND_VALUES, memory // BYTES_PER_VALUE)
+    values = min(BAND_VALUES, (memory or usable_memory(torch.device("cpu"))) // BYTES_PER_VALUE)
     some = max(1, values // (scene.rows * scene.columns))
     for start in range(0, bands, some):  # whole bands: no seams to care for
         high, there = truth.read(scene, range(start, min(start + some, bands)))

@@ -13,7 +13,7 @@ from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
 from pdenet_cli.formats import envi, hdf5, mat, png_folder, tiff, zarr_store
 from pdenet_cli.formats.base import Format, OpenOptions
-from pdenet_cli.formats.output import Output, refuse_existing, unwritable
+from pdenet_cli.formats.output import Output, is_folder, refuse_existing, unwritable
 
 FORMATS: tuple[Format, ...] = (
     tiff.FORMAT,
@@ -90,7 +90,7 @@ def usual_suffix(scene: Path) -> str:
         kind = _recognised(scene, b"" if scene.is_dir() else _head(scene))
     except (PdenetError, OSError):  # who opens it is told why
         known = suffix in writable_suffixes() and suffix not in envi.FORMAT.suffixes
-        kind = output_format(scene) if known else png_folder.FORMAT if scene.is_dir() else envi.FORMAT
+        kind = output_format(scene) if known else png_folder.FORMAT if is_folder(scene) else envi.FORMAT
     if kind is hdf5.FORMAT and suffix in NETCDF_NAMES:
         kind = hdf5.NETCDF  # the bytes of the two are alike
     if kind.create is None:

@@ -111,6 +111,20 @@ def _is_there(path: Path) -> bool:
         raise unwritable(path, error) from error
 
 
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there; no, too, where the system does not let us look."""
+    with contextlib.suppress(OSError):
+        return path.is_dir()
+    return False
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there; no, too, where the system does not let us look."""
+    with contextlib.suppress(OSError):
+        return path.is_file()
+    return False
+
+
 def refuse_folders(files: tuple[Path, ...]) -> None:
     """Stop before any work if a folder has the name of a file: not even --overwrite empties a folder."""
     for file in files:
@@ -122,9 +136,10 @@ def refuse_folders(files: tuple[Path, ...]) -> None:
 def held(path: Path) -> Iterator[None]:
     """Keep other runs away from the outputs that this file stands for; where it is empty, it goes afterwards.
 
-    A killed run holds nothing, whatever file it leaves.
+    A killed run holds nothing, whatever file it leaves. Where there are no such locks (Windows), neither does a
+    living one: an open file could not be removed in the end.
     """
-    with _locked(path):
+    with contextlib.nullcontext() if fcntl is None else _locked(path):
         try:
             yield
         finally:
@@ -141,8 +156,7 @@ def _locked(path: Path) -> TextIO:
         except OSError as error:
             raise unwritable(path.parent, error) from error
         try:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
         except BlockingIOError:

@@ -95,7 +95,9 @@ class TemplateNet(Network):
         """What no mask has touched yet: the enlarged cube, and the features that the first stage starts with."""
         first = self.stages[0]
         assert isinstance(first, Stage)
-        return self.upsample(low, self.scale), first.start(low)
+        with torch.autocast(low.device.type, enabled=False):  # half precision is for features, not for the image
+            large = self.upsample(low, self.scale)
+        return large, first.start(low)
 
     def _stages(self, low: Tensor, masks: Tensor | None, common: tuple[Tensor, Tensor] | None = None) -> Tensor:
         each = [None] * len(self.stages) if masks is None else masks.chunk(len(self.stages), dim=1)
@@ -107,7 +109,8 @@ class TemplateNet(Network):
         return high
 
     def degrade(self, high: Tensor) -> Tensor:
-        return self.degradation(high)  # type: ignore[no-any-return]
+        with torch.autocast(high.device.type, enabled=False):
+            return self.degradation(high)  # type: ignore[no-any-return]
 
     def starting_from(self, weights: Mapping[str, Tensor], scale: int) -> dict[str, Tensor]:
         own = self.state_dict()

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import UsageError
-from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve
+from pdenet_cli.inference import Posterior, halo_for, super_resolve
 from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.summaries import MEAN, USUAL, Question
+from pdenet_cli.summaries import USUAL, Question
 from pdenet_cli.survey import Survey
 from pdenet_cli.tools.maps import Maps
 
@@ -57,8 +57,7 @@ def sharpen(
         name: np.empty(meta.shape(), np.float32) for name, meta in metas.items()
     }
     cubes = {name: Cube(Path(name), meta, made[name]) for name, meta in metas.items()}
-    layers = [Layer(MEAN, cubes["mean"])]
-    layers += [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in asked.summaries]
+    layers = asked.layers(cubes)
     halo = halo_for(posterior, asked.summaries, holes=survey.holes)
     plan = posterior.plan(source.meta.window, usable, halo, memory)
     work = super_resolve(source, posterior, plan, radiometry, layers, question=asked.question, constant=constant)

@@ -13,7 +13,7 @@ from typing import Any
 
 from pdenet_cli.calibration import KEY, LEVEL, Calibration, Errors, refuse_hopeless, unseen
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import FormatError, ModelError, PdenetError, UsageError
+from pdenet_cli.errors import ModelError, PdenetError, UsageError
 from pdenet_cli.evaluation.trial import coarse, run, scratch
 from pdenet_cli.evaluation.uncertainty import Guess, errors_of
 from pdenet_cli.formats import files_of
@@ -134,10 +134,11 @@ def _measured(
             if len(scenes) == 1:
                 raise
             failed[str(path)] = str(error)
+            if len(failed) == len(scenes):
+                first = next(iter(failed.values()))
+                raise type(error)(f"None of {len(scenes)} scenes can be used; {first}") from error
             continue
         known.append(({"name": path.name, "inputs": inputs[path], "part": settings.part}, found))
-    if not known:
-        raise FormatError(f"None of {len(scenes)} scenes could be read; {next(iter(failed.values()))}")
     return known, failed
 
 

@@ -23,7 +23,7 @@ class Description:
     meta: CubeMeta
     survey: Survey
     radiometry: Radiometry
-    thumbnail: Picture
+    thumbnail: Picture | None
 
     def upscaled_bytes(self, factor: int = 4) -> int:
         """What the sharpened cube would take on disk."""
@@ -52,8 +52,11 @@ def describe(
     value_range: tuple[float, float] | None = None,
     quicklook_path: Path | None = None,
     overwrite: bool = False,
+    thumbnail: bool = False,
 ) -> Description:
-    """All that can be said of the cube in `path`; with `quicklook_path`, an RGB picture of it as well."""
+    """All that can be said of the cube in `path`; with `quicklook_path`, an RGB picture of it as well, and with
+    `thumbnail` one in the description: it takes a look at every row of three bands.
+    """
     with open_cube(path, variable, axes, nodata) as cube:
         if quicklook_path is not None:
             refuse_scenes((quicklook_path,), (path, *cube.files))
@@ -61,8 +64,8 @@ def describe(
             refuse_existing((quicklook_path,), overwrite)
         survey = Survey.of(cube)
         radiometry = Radiometry.of(cube.meta, survey, value_range)
-        picture = quicklook(cube)
-    if quicklook_path is not None:
+        picture = quicklook(cube) if thumbnail or quicklook_path is not None else None
+    if quicklook_path is not None and picture is not None:
         write_beside(quicklook_path, png(picture), overwrite=overwrite)
     return Description(path, cube.meta, survey, radiometry, picture)
 

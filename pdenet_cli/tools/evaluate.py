@@ -25,7 +25,7 @@ from pdenet_cli.evaluation.uncertainty import Guess, Trust, trust
 from pdenet_cli.evaluation.view import View, compare
 from pdenet_cli.inference import Posterior
 from pdenet_cli.metrics import PROTOCOLS
-from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, choose_device, load_model
+from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, choose_device, find_model, load_model
 from pdenet_cli.radiometry import believed, says_scale
 from pdenet_cli.report import hashes
 from pdenet_cli.summaries import MEAN
@@ -108,7 +108,8 @@ class Contest:
         `scale` is a wish, which only bicubic leaves open.
         """
         self.samples, self.seed, self.settings = tuple(sorted(set(samples))), seed, settings
-        if twice := [name for name in models if models.count(name) > 1]:
+        paths = [name if name == BICUBIC else find_model(name).resolve() for name in models]
+        if twice := [name for name, path in zip(models, paths, strict=True) if paths.count(path) > 1]:
             raise UsageError(f"--model {twice[0]} is there twice.")
         place = choose_device(device)
         models = [name for name in models if name != BICUBIC]  # which is always there
@@ -123,7 +124,8 @@ class Contest:
             raise UsageError(f"--scale {scale}: the model is made for x{self.scale}. Leave out --scale.")
         self.posteriors = {BICUBIC: Posterior(bicubic_model(self.scale, place), samples=1)}
         for name, model in zip(models, loaded, strict=True):
-            label = model.name if model.name not in (*self.posteriors, TRUTH) else name
+            labels = (model.name, name, str(find_model(name).resolve()))
+            label = next(label for label in labels if label not in (*self.posteriors, TRUTH))
             # Only chance is studied; any other network is scored with what it was asked for.
             count = study.draws(self.samples) if model.network.random else max(self.samples)
             self.posteriors[label] = Posterior(model, count, seed, settings.ensemble)

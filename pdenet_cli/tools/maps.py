@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from pdenet_cli.calibration import Calibration
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import ModelError, UsageError
-from pdenet_cli.inference import Posterior
+from pdenet_cli.inference import Layer, Posterior
 from pdenet_cli.pages.sight import strips
 from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.summaries import MAPS, Question, Summary
+from pdenet_cli.summaries import MAPS, MEAN, Question, Summary
 
 WITH_SAMPLES = ("std", "share")
 UNITS = {"value": "the file's numbers", "spread": "the file's numbers", "percent": "percent", "degrees": "degrees"}
@@ -53,6 +53,11 @@ class Maps:
             if summary.compute is not None:
                 yield summary.name, self._meta(fine, summary, merged=False)
             yield f"{summary.name}_merged", self._meta(fine, summary, merged=True)
+
+    def layers(self, cubes: Mapping[str, Cube]) -> list[Layer]:
+        """What fills these cubes: the sharpened one if it is among them, called mean, and the maps."""
+        mean = [Layer(MEAN, cubes["mean"])] if "mean" in cubes else []
+        return mean + [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in self.summaries]
 
     def facts(self) -> dict[str, Any]:
         """What was asked, and what the calibration promises."""

@@ -16,11 +16,11 @@ import numpy as np
 from pdenet_cli.cube import CubeMeta, Window
 from pdenet_cli.errors import FormatError, UsageError
 from pdenet_cli.formats import open_cube, output_format, usual_suffix, writable_suffixes, zarr_store
-from pdenet_cli.formats.output import Output, unwritable
-from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve
+from pdenet_cli.formats.output import Output, is_file, is_folder, unwritable
+from pdenet_cli.inference import Posterior, halo_for, super_resolve
 from pdenet_cli.radiometry import Radiometry, refuse_narrow
 from pdenet_cli.report import Report, finite, hashes, versions
-from pdenet_cli.summaries import MEAN, USUAL, Question
+from pdenet_cli.summaries import USUAL, Question
 from pdenet_cli.survey import Survey
 from pdenet_cli.tools.delivery import COMPLETE, Delivery
 from pdenet_cli.tools.maps import Maps
@@ -195,8 +195,7 @@ class Job:
     ) -> Generator[tuple[int, int], None, dict[str, dict[str, Any]]]:
         """Write every tile from number `first` on; in the end, what the maps show in numbers."""
         with self.delivery.created() as cubes:
-            layers = [Layer(MEAN, cubes["mean"])] if "mean" in cubes else []
-            layers += [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in self.maps.summaries]
+            layers = self.maps.layers(cubes)
             total = len(self.plan.tiles)
             yield first, total
             road = self.source, self.posterior, self.plan, self.radiometry
@@ -242,7 +241,9 @@ class Job:
 
     def _notes(self) -> tuple[str, ...]:
         """What a user should know: what was guessed in the file, and what keeps intervals from holding."""
-        return (*self.source.meta.notes, *self.survey.notes, *self.maps.misfits())
+        count, asked = len(self.posterior), self.posterior.asked
+        fewer = (f"{count} samples, not {asked}: the network itself has no chance.",) if 1 < count < asked else ()
+        return (*self.source.meta.notes, *self.survey.notes, *fewer, *self.maps.misfits())
 
     def _report(self, job: dict[str, Any], numbers: dict[str, dict[str, Any]], seconds: float) -> Report:
         meta = self.source.meta
@@ -271,9 +272,9 @@ def output_paths(scenes: Sequence[Path], output: Path, scale: int, *, folder: bo
 
     `folder`: it is one in any case, and results are named after their scene alone.
     """
-    if not folder and len(scenes) == 1 and output.suffix and (not output.is_dir() or _is_store(output)):
+    if not folder and len(scenes) == 1 and output.suffix and (not is_folder(output) or _is_store(output)):
         return [output]
-    if output.is_file() or (not output.exists() and not folder and output.suffix.lower() in writable_suffixes()):
+    if is_file(output) or (not is_folder(output) and not folder and output.suffix.lower() in writable_suffixes()):
         raise UsageError(f"{output}: give a folder, not the name of a file.")
     try:
         output.mkdir(exist_ok=True)

@@ -13,7 +13,7 @@ from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.formats import is_one_scene, open_cube, output_format, writable_suffixes
-from pdenet_cli.formats.output import held, refuse_existing, refuse_folders
+from pdenet_cli.formats.output import held, is_folder, refuse_existing, refuse_folders
 from pdenet_cli.models import SUFFIX, ModelSpec, choose_device, find_model, load_model, read_header
 from pdenet_cli.networks import Network, build_network
 from pdenet_cli.networks.runtime import tune_process, use_threads
@@ -107,6 +107,10 @@ def train(
         sitting = Sitting(trainer, parts, _budget(plan, patches), clock, files, _spec(plan, trainer, scenes))
         if resumed:
             sitting.resume()
+        (first,) = processes.agree((float(trainer.step),), device)
+        if trainer.step != first:
+            raise UsageError(f"{files.last} is not the same on every machine; put the outputs on a shared disk.")
+        if resumed:
             tell(Note(f"resumed after step {trainer.step:,}"))
         return sitting.run(tell, stop)
 
@@ -136,7 +140,7 @@ def find_cubes(plan: Plan, tell: Watch) -> Iterator[Cube]:
     """
     seen: set[Path] = set()
     for path in plan.data:
-        empty = path.is_dir()
+        empty = is_folder(path)
         for cube in _cubes_in(path, plan, tell, set()):
             empty = False
             with cube:

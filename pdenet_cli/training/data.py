@@ -14,7 +14,7 @@ from pdenet_cli.cube import Cube, Pixels, Window
 from pdenet_cli.errors import FormatError, ResourceError, UsageError
 from pdenet_cli.formats.limits import free_memory
 from pdenet_cli.networks.runtime import give_back
-from pdenet_cli.radiometry import FILLED, Radiometry, grown
+from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.survey import Survey
 
 SMALLEST = 4  # low-resolution pixels on a side, below which neither a patch nor a validation part says much
@@ -82,10 +82,9 @@ class Scene:
     def size(self) -> tuple[int, int]:
         return self.pixels.shape[1], self.pixels.shape[2]
 
-    def unit(self, window: Window, bands: slice, scale: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """A part of the scene as 0..1, its holes filled as deep as at this scale, and where there are none."""
-        unit, there = self.radiometry.prepare(self.pixels[(bands, *window.slices)], bands)
-        return grown(unit, there, FILLED * scale), there
+    def unit(self, window: Window, bands: slice) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """A part of the scene as 0..1, each hole filled with its band's mean, and where there are none."""
+        return self.radiometry.prepare(self.pixels[(bands, *window.slices)], bands)
 
     def held_out(self, scale: int) -> Window | None:
         """The part that no patch touches; None if the scene is too small."""

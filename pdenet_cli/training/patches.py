@@ -19,6 +19,7 @@ from torch import Tensor
 from pdenet_cli.cube import Window
 from pdenet_cli.degradation import Degradation, symmetric_pad
 from pdenet_cli.errors import UsageError
+from pdenet_cli.radiometry import FILLED, grown
 from pdenet_cli.training.data import SMALLEST, Scene
 from pdenet_cli.training.recipe import Recipe
 
@@ -191,9 +192,10 @@ class Patches:
         most = min(self.recipe.zoom, scene.largest_patch(self.scale) / side)
         wide = int(side * most ** rng.uniform(0, 1))
         for _ in range(TRIES):
-            unit, there = scene.unit(place(rng, scene.size, scene.corner(self.scale), wide), run, self.scale)
+            unit, there = scene.unit(place(rng, scene.size, scene.corner(self.scale), wide), run)
             if there.mean() > 0.5:
                 break
+        unit = grown(unit, there, FILLED * self.scale)
         if wide > side:
             large = torch.from_numpy(np.ascontiguousarray(unit))[None]
             small = F.interpolate(large, (side, side), mode="bicubic", antialias=True)
@@ -208,9 +210,10 @@ class Patches:
             points = slanted(rng, side) + rng.uniform(0, 1, 2) * size
             first = np.maximum(0, np.floor(points.min((0, 1))) - CUBIC).astype(int)
             last = np.minimum(size, np.ceil(points.max((0, 1))) + CUBIC).astype(int)
-            unit, there = scene.unit(Window(*first.tolist(), *(last - first).tolist()), run, self.scale)
+            unit, there = scene.unit(Window(*first.tolist(), *(last - first).tolist()), run)
             if there.mean() > 0.5:
                 break
+        unit = grown(unit, there, FILLED * self.scale)
         places = 2 * (points - first) / (last - first) - 1  # torch counts a picture from -1 to 1, columns first
         grid = torch.from_numpy(np.ascontiguousarray(places[None, :, :, ::-1], np.float32))
         image = torch.from_numpy(np.ascontiguousarray(unit))[None]

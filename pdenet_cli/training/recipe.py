@@ -190,5 +190,13 @@ def changed(
         try:
             values[field] = json.loads(value)
         except ValueError:
-            values[field] = value
+            values[field] = _number(value)
     return name, values
+
+
+def _number(text: str) -> float | str:
+    """The text as the number that it is to people, as .5 is, else as it is."""
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -12,6 +12,7 @@ from torch import Tensor
 from pdenet_cli.cube import Window
 from pdenet_cli.degradation import Degradation, bicubic_up
 from pdenet_cli.networks import Draw, Network
+from pdenet_cli.radiometry import FILLED, grown
 from pdenet_cli.training.data import Scene
 
 # Validation must stay cheap: of a larger part, its middle; of a longer spectrum, two runs of bands.
@@ -43,10 +44,12 @@ def held_out_parts(
         if window is None or (bands is not None and len(scene.pixels) < bands):
             continue
         window = _middle(window, LARGEST * degradation.scale, degradation.scale)
-        runs = [scene.unit(window, run, degradation.scale) for run in _runs(len(scene.pixels), bands)]
-        high, there = (torch.stack([torch.from_numpy(run[i]) for run in runs]) for i in (0, 1))
+        runs = [scene.unit(window, run) for run in _runs(len(scene.pixels), bands)]
+        there = torch.stack([torch.from_numpy(present) for _, present in runs])
         if there.all(1).double().mean() < LEAST:
             continue
+        filled = [grown(*run, FILLED * degradation.scale) for run in runs]
+        high = torch.stack([torch.from_numpy(unit) for unit in filled])
         low = degradation(high, torch.Generator().manual_seed(seed))
         bicubic = _score(bicubic_up(low, degradation.scale), high, there)
         parts.append(Part(scene.name, low, high, there, bicubic))
