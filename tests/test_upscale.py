@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -15,10 +16,10 @@ from pdenet_cli.cli.sharpening import Draws
 from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.errors import UsageError
 from pdenet_cli.inference import Posterior
-from pdenet_cli.models import load_model
+from pdenet_cli.models import bicubic_model, load_model
 from pdenet_cli.summaries import Question
 from pdenet_cli.tools.maps import Maps
-from pdenet_cli.tools.sharpen import output_paths
+from pdenet_cli.tools.sharpen import Job, Settings, output_paths
 from tests.conftest import PEAK, calibration, on_linux
 from tests.cubes import picture, rewritten, written
 
@@ -271,6 +272,37 @@ def test_a_dry_run_tells_and_writes_nothing(pdenet, scene, models, tmp_path):
     for words in ("on disk", "memory", "tiles", "time"):
         assert words in ran.stdout
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_forecast_is_of_all_files_and_all_samples(scene, models, tmp_path, monkeypatch):
+    monkeypatch.setattr(Posterior, "seconds_per_voxel", lambda self, low: 0.5)
+    model = load_model(models / "pdenet.safetensors")
+    jobs = (
+        Job(scene, tmp_path / "fine.hdr", Posterior(model, samples), Settings(maps=("std",), tile=20))
+        for samples in (2, 6)
+    )
+    few, many = (job.forecast() for job in jobs)
+    assert (few.tiles, few.tile) == (4, 20)
+    assert few.seconds >= 0.5 * 5 * 40 * 30 * 2  # and more, for tiles have margins
+    assert many.seconds == 3 * few.seconds
+    assert set(few.outputs) == {"mean", "std", "std_merged"}
+    assert few.bytes_on_disk == 160 * 120 * (5 * 2 + 5 * 4 + 4)
+
+
+def test_a_scene_is_read_and_cut_as_the_user_says(tmp_path):
+    pixels = picture(3, 12, 10)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["mine"], file["other"] = pixels.transpose(1, 2, 0), pixels[:, :5]
+    options = dict(variable="mine", axes="rcb", value_range=(0, 500), halo=5, tile=6)
+    job = Job(tmp_path / "a.h5", tmp_path / "b.tif", Posterior(bicubic_model(2), 1), Settings(**options))
+    list(job.run())
+    told = json.loads((tmp_path / "b.report.json").read_text())["job"]
+    assert (told["radiometry"]["reason"], told["halo"]) == ("range given: 0 to 500", 5)
+    with open_cube(tmp_path / "b.tif") as fine:
+        assert fine.meta.shape() == (3, 24, 20)
+        np.testing.assert_allclose(
+            fine.read(), bicubic_up(torch.from_numpy(pixels * 1.0)[None], 2)[0].clip(0), atol=1
+        )
 
 
 def test_one_bad_scene_of_several_does_not_stop_the_others(pdenet, scene, models, tmp_path):
