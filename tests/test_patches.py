@@ -3,6 +3,7 @@
 import math
 import tracemalloc
 from dataclasses import replace
+from itertools import pairwise, product
 
 import imagecodecs
 import numpy as np
@@ -109,6 +110,56 @@ def test_wider_windows_become_coarser_patches_and_pasted_shapes_add_edges(drawn)
     assert max(map(step, drawn(ramp, collage=1.0))) > 0.2
 
 
+def test_patches_are_turned_mirrored_and_made_brighter_or_darker(drawn):
+    rows, columns = np.mgrid[:128, :128]
+    slopes = [np.gradient(patch[0]) for patch in drawn(2 * rows + 5 * columns, gains=(0.5, 2.0))]
+    slopes = [(down.mean() * 1000, right.mean() * 1000) for down, right in slopes]
+    assert {(abs(down) > abs(right), down > 0, right > 0) for down, right in slopes} == set(
+        product((True, False), repeat=3)
+    )
+    gains = [max(map(abs, slope)) / 5 for slope in slopes]
+    assert 0.5 <= min(gains) < 0.7
+    assert 1.5 < max(gains) <= 2
+
+
+def test_patches_of_mostly_holes_are_rare(tmp_path):
+    pixels = np.where(np.arange(128) < 64, np.nan, CHECKS / 1000)[None].astype("f4")
+    scene = Scene.read(open_cube(written(tmp_path / "a.hdr", pixels)), (0, 1))
+    patches = Patches([scene], replace(RECIPES["fast"](4), patch=32, zoom=1.0, collage=0.0), 4, seed=0)
+    flat = [float(patches(step, 0).high.std()) == 0 for step in range(100)]
+    assert np.mean(flat) < 0.2  # though most places are as empty
+
+
+def test_large_scenes_are_seen_more_often_by_the_root_of_their_size(tmp_path):
+    scenes = []
+    for side, value in ((32, 100), (96, 900)):
+        pixels = np.random.default_rng(0).integers(value - 50, value + 50, (1, side, side)).astype("<u2")
+        scenes.append(Scene.read(open_cube(written(tmp_path / f"{side}.hdr", pixels)), (0, 1000)))
+    patches = Patches(scenes, replace(RECIPES["fast"](4), patch=16, gains=(1.0, 1.0)), 4, seed=0)
+    large = np.mean([float(patches(step, 0).high.mean()) > 0.5 for step in range(400)])
+    assert large == pytest.approx(0.75, abs=0.07)
+
+
+@pytest.mark.parametrize(("skipping", "steps"), [(0.0, {1}), (1.0, {2, 3})])
+def test_bands_of_a_patch_lie_evenly_and_all_are_seen(tmp_path, skipping, steps):
+    number = np.arange(10)[:, None, None] * 10
+    pixels = np.random.default_rng(0).integers(1, 5, (10, 40, 40)) + number
+    scene = Scene.read(open_cube(written(tmp_path / "a.hdr", pixels.astype("<u2"))), (0, 1))
+    recipe = replace(RECIPES["fast"](4), patch=16, bands=3, skipping=skipping, gains=(1.0, 1.0))
+    patches = Patches([scene], recipe, 4, seed=0)
+    runs = [(patches(step, 0).high.mean((1, 2)) // 10).int().tolist() for step in range(150)]
+    assert {b - a for run in runs for a, b in pairwise(run)} == steps
+    assert {band for run in runs for band in run} == set(range(10))
+    assert all(len({b - a for a, b in pairwise(run)}) == 1 for run in runs)
+
+
+def test_an_epoch_is_as_many_patches_as_the_training_parts_hold(scenes):
+    recipe = replace(RECIPES["fast"](4), patch=32, bands=6, batch=2)
+    first = Patches(scenes[:1], recipe, 4, seed=0)  # 12 bands of 64 x 72: nine patches, three quarters of them
+    assert [first.steps_of(epochs) for epochs in (1, 5)] == [4, 20]
+    assert Patches(scenes[:1], replace(recipe, batch=100), 4, seed=0).steps_of(3) == 3
+
+
 def test_warped_pieces_are_turned_by_any_angle_and_stretched(drawn):
     ramp = np.linspace(0, 1000, 256)[:, None].repeat(256, 1)
     slope = 1 / 255  # of a pixel of the scene
@@ -198,6 +249,19 @@ def test_bad_bands_are_dropped_and_holes_filled(tmp_path, dtype):
     assert there.mean() == 0.5
     np.testing.assert_allclose(unit[:, 4:], pixels[[0, 1, 4, 5], 4:8, :8] / 10000, atol=1e-6)
     np.testing.assert_allclose(unit[2, 0], pixels[4, 4:].mean() / 10000, rtol=1e-5)
+
+
+def test_every_band_that_is_learned_from_has_its_own_gain(tmp_path):
+    unit = np.random.default_rng(0).uniform(0.1, 0.9, (4, 20, 20))
+    gains, offsets = (1e-4, 2e-4, 4e-4, 5e-4), (0.0, 0.02, 0.04, 0.06)
+    numbers = (unit - np.reshape(offsets, (4, 1, 1))) / np.reshape(gains, (4, 1, 1))
+    told = dict(gains=gains, offsets=offsets, good_bands=(True, False, True, True))
+    scene = Scene.read(open_cube(written(tmp_path / "a.hdr", (numbers / 10).astype("<i2"), **told)))
+    wanted = unit[[0, 2, 3]] / 10 + 0.9 * np.reshape(offsets, (4, 1, 1))[[0, 2, 3]]
+    seen, _ = scene.unit(Window(0, 0, 20, 20), slice(0, 3))
+    np.testing.assert_allclose(seen, wanted, atol=6e-4)
+    some, _ = scene.unit(Window(0, 0, 20, 20), slice(2, 3))
+    np.testing.assert_array_equal(some, seen[2:])
 
 
 @pytest.mark.parametrize("dtype", ["<i2", "<i4", "<f4", "<f8"])
