@@ -233,6 +233,8 @@ def test_consistency_is_what_the_degraded_mean_leaves_of_the_input(tmp_path, pos
     middle = posterior.samples(pixels, slice(0, 6), Window(0, 0, 76, 56)).mean(0)
     left = np.abs(pixels - bicubic_down(torch.from_numpy(middle), 4).numpy())
     np.testing.assert_allclose(maps["consistency"], left.repeat(4, 1).repeat(4, 2), atol=1e-5)
+    merged = np.sqrt((left**2).mean(0))
+    np.testing.assert_allclose(maps["consistency_merged"][0], merged.repeat(4, 0).repeat(4, 1), atol=1e-5)
     assert left.max() > 1e-3
 
 
