@@ -132,6 +132,42 @@ def test_error_maps_and_spectra_are_those_of_the_cubes(truth, tmp_path):
     assert (found.spectra["guess.hdr"][0] == 0).all()
 
 
+@pytest.mark.parametrize("part", ["whole", "lower-right"])
+def test_of_a_large_scene_every_so_many_th_pixel_is_shown_and_counted_in_the_file(
+    truth, tmp_path, monkeypatch, part
+):
+    path, unit = truth
+    noise = 0.05 * np.random.default_rng(0).standard_normal(unit.shape)
+    guess = written(tmp_path / "guess.hdr", ((unit + noise).clip(0, 1) * 10000).astype("<u2"))
+    settings = Settings(look=True, part=part)
+    whole = evaluate_files(guess, path, None, settings).scenes[0]
+    monkeypatch.setattr("pdenet_cli.evaluation.look.LONGEST", 20)
+    monkeypatch.setattr("pdenet_cli.evaluation.view.BLOCK_VALUES", 1)
+    thin = evaluate_files(guess, path, None, settings).scenes[0]
+    step, error = thin.look.step, whole.look.errors["guess.hdr"]
+    assert (whole.look.step, step) == (1, 3 if part == "whole" else 2)
+    np.testing.assert_array_equal(thin.look.errors["guess.hdr"], error[::step, ::step])
+    assert thin.look.colours["truth"].shape == (*error[::step, ::step].shape, 3)
+    assert thin.look.top == pytest.approx(np.percentile(error[::step, ::step], 99.5))
+    spot = thin.look.spots[0]
+    assert error[spot.row - whole.row, spot.column - whole.column] == error[::step, ::step].max()
+    np.testing.assert_allclose(thin.look.spectra["truth"][0], unit[:, spot.row, spot.column], atol=1e-6)
+
+
+def test_colours_are_stretched_as_the_truth_and_holes_have_no_spectrum(truth, tmp_path):
+    path, unit = truth
+    dark = unit * 5000
+    dark[:, :5] = np.nan
+    settings = Settings(look=True, pixels=((2, 3), (20, 20)))
+    look = evaluate_files(written(tmp_path / "dark.hdr", dark), path, None, settings).scenes[0].look
+    shown = look.colours["truth"][5:].astype(float)
+    assert (shown.min(), shown.max()) == (0, 255)
+    assert look.colours["dark.hdr"][5:].mean() < 0.5 * shown.mean()
+    assert np.isnan(look.errors["dark.hdr"][:5]).all()
+    assert np.isnan(look.spectra["dark.hdr"]).all(1).tolist() == [True, False]
+    assert np.isfinite(look.spectra["truth"]).all()
+
+
 def test_telling_pixels_tell():
     first, second = np.random.default_rng(0).random((2, 8, 9)).astype(np.float32) / 10
     first[2, 3] = 1
