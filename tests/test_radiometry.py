@@ -135,6 +135,13 @@ def test_integers_come_back_exactly(pixels):
     assert wide.dtype == pixels.dtype
 
 
+@pytest.mark.parametrize(("low", "lowest"), [(0, 0), (5, 0), (-1, -400)])
+def test_no_number_is_negative_where_the_scene_has_none(low, lowest):
+    radiometry = Radiometry.of(meta("<i2"), survey(low, 4000))
+    out = radiometry.from_unit(np.full((2, 1, 1), -0.1), np.dtype("<i2"))
+    assert out.ravel().tolist() == [lowest] * 2
+
+
 def test_large_whole_numbers_keep_their_differences():
     base = 2_000_000_000
     radiometry = Radiometry.of(meta("<i4"), survey(base, base + 100), (base, base + 100))
@@ -251,6 +258,13 @@ def test_a_survey_counts_only_what_is_valid(tmp_path):
     assert found.looked_at == 1
 
 
+def test_the_mean_of_small_floats_does_not_overflow():
+    pixels = np.full((1, 40, 40), 100, "f2")
+    pixels[0, 0] = 300
+    found = Survey.of(Cube("half", CubeMeta(*pixels.shape, pixels.dtype), pixels))
+    assert found.means == pytest.approx([105])
+
+
 def test_a_band_without_any_valid_number_is_not_usable(tmp_path):
     pixels = np.array([[[1, 2], [3, 4]], [[np.nan] * 2] * 2, [[1] * 2] * 2], "f4")
     with open_cube(written(tmp_path / "a.hdr", pixels, good_bands=(True, True, False))) as cube:
@@ -282,6 +296,7 @@ def test_what_a_partial_survey_did_not_see_is_not_taken_for_absent(tmp_path, mon
         assert part.minimum > 0
         assert part.usable_bands(cube.meta) == (0, 1)
         assert part.means[1] == 7
+        assert part.nodata_share == pytest.approx(2 / 3, abs=0.05)  # of what was looked at
         assert Radiometry.of(cube.meta, part).floor == -math.inf
 
 
@@ -337,6 +352,25 @@ def test_holes_of_bad_bands_are_none_of_the_scene(tmp_path):
     pixels[1] = np.nan  # which is an empty band and not a hole in one
     with open_cube(written(tmp_path / "empty.hdr", pixels)) as cube:
         assert not Survey.of(cube).holes
+
+
+@pytest.mark.parametrize(
+    ("fill", "count", "said"),
+    [
+        (-9999, 30, True),
+        (-9999, 1, False),
+        (-9998, 30, False),
+        (9.969209968386869e36, 30, True),
+        (150, 4000, False),
+    ],
+)
+def test_what_other_products_fill_holes_with_is_told_of_where_there_is_much_of_it(tmp_path, fill, count, said):
+    pixels = np.random.default_rng(0).uniform(100, 200, (2, 50, 50)).astype("f4")
+    pixels.reshape(-1)[:count] = fill
+    with open_cube(written(tmp_path / "a.hdr", pixels)) as cube:
+        notes = Survey.of(cube).notes
+    assert [float(note.split()[-1]) for note in notes] == ([np.float32(fill)] if said else [])
+    assert all("0.6% of the numbers" in note for note in notes)
 
 
 def test_bad_bands_say_nothing_though_the_good_ones_hold_one_number(tmp_path):
