@@ -376,6 +376,20 @@ def test_bicubic_alone_is_scored_at_any_scale(pdenet, truth):
     assert json.loads(ran.stdout)["scale"] == 3
 
 
+def test_the_json_holds_scores_pixels_draws_and_what_failed(truth, models, tmp_path):
+    (tmp_path / "broken.tif").write_text("no picture")
+    asked = contest(models, ("chance",), samples=(1, 2), look=True, pixels=((3, 4),))
+    evaluation = asked.run([truth[0], tmp_path / "broken.tif"])
+    told = json.loads(json.dumps(evaluation.to_dict(), allow_nan=False))
+    assert told["scenes"][0]["pixels"] == [{"row": 3, "column": 4, "why": "chosen"}]
+    assert [(row["samples"], row["sets"]) for row in told["sampling"]["chance"]["draws"]] == [(1, 6), (2, 3)]
+    study = evaluation.studies["chance"].sampled[0]
+    assert told["sampling"]["chance"]["draws"][0]["SAM"] == {"mean": study.mean("SAM"), "std": study.std("SAM")}
+    assert list(told["failed"]) == ["broken.tif"]
+    assert told["metrics"]["SAM"]["better"] == "lower"
+    assert told["mean"]["chance"] == told["scenes"][0]["systems"]["chance"]["values"]
+
+
 def test_a_network_without_chance_gives_as_many_samples_as_were_asked_for(truth, models):
     listed, alone = (contest(models, ("plain",), n, ensemble="flips").run([truth[0]]) for n in ((1, 2), (2,)))
     assert listed.means()["plain"] == alone.means()["plain"]

@@ -174,6 +174,12 @@ def test_warped_pieces_are_turned_by_any_angle_and_stretched(drawn):
     assert len({round(angle / 15) for angle in angles}) > 8
 
 
+def test_warped_pieces_come_from_above_the_held_out_part_and_from_its_left(drawn):
+    quarters = np.kron(np.array([[100, 500], [900, 0]]), np.ones((64, 64)))
+    middles = [float(np.median(patch)) for patch in drawn(quarters, warp=1.0)]
+    assert {round(middle, 1) for middle in middles} >= {0.1, 0.5, 0.9}
+
+
 def test_a_softer_lens_keeps_the_light_and_blurs_every_edge(drawn):
     edge = np.zeros((128, 128))
     edge[:, 64:] = 1000

@@ -11,7 +11,7 @@ import torch
 from skimage.metrics import peak_signal_noise_ratio
 
 from pdenet_cli import open_cube
-from pdenet_cli.degradation import Degradation, bicubic_down
+from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import TrainingError
 from pdenet_cli.models import load_model
 from pdenet_cli.networks import Network
@@ -155,6 +155,18 @@ def test_a_batch_steps_as_its_elements_one_by_one(scenes):
         trainer.one_by_one = one_by_one
         losses.append([trainer.advance(done).loss for done in (0.1, 0.3, 0.5, 0.9)])
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+
+
+def test_a_run_starts_as_near_to_bicubic_as_its_recipe_says_and_as_its_seed_says():
+    low = torch.rand(1, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+    whole, tenth, other = (
+        new_network("template", "tiny,stages=1", 4, seed, start) for seed, start in ((5, 1.0), (5, 0.1), (6, 1.0))
+    )
+    with torch.no_grad():
+        away, near, elsewhere = (network(low) - bicubic_up(low, 4) for network in (whole, tenth, other))
+    torch.testing.assert_close(near, 0.1 * away, rtol=1e-3, atol=1e-6)
+    assert away.abs().max() > 1e-3
+    assert not torch.allclose(elsewhere, away, atol=1e-3)
 
 
 @pytest.mark.parametrize(("average", "kept"), [(0.0, 0.0), (0.998, 0.1)])
