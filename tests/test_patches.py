@@ -22,6 +22,7 @@ from pdenet_cli.training.data import Scene
 from pdenet_cli.training.patches import Patches, blurred, place, shape
 from pdenet_cli.training.recipe import RECIPES
 from pdenet_cli.training.trainer import Trainer, new_network
+from pdenet_cli.training.validation import held_out_parts
 from tests.cubes import picture, written
 
 # Patches
@@ -259,16 +260,15 @@ def test_bad_bands_are_dropped_and_holes_filled(tmp_path, dtype):
 
 
 def test_every_band_that_is_learned_from_has_its_own_gain(tmp_path):
-    unit = np.random.default_rng(0).uniform(0.1, 0.9, (4, 20, 20))
-    gains, offsets = (1e-4, 2e-4, 4e-4, 5e-4), (0.0, 0.02, 0.04, 0.06)
-    numbers = (unit - np.reshape(offsets, (4, 1, 1))) / np.reshape(gains, (4, 1, 1))
-    told = dict(gains=gains, offsets=offsets, good_bands=(True, False, True, True))
-    scene = Scene.read(open_cube(written(tmp_path / "a.hdr", (numbers / 10).astype("<i2"), **told)))
-    wanted = unit[[0, 2, 3]] / 10 + 0.9 * np.reshape(offsets, (4, 1, 1))[[0, 2, 3]]
-    seen, _ = scene.unit(Window(0, 0, 20, 20), slice(0, 3))
-    np.testing.assert_allclose(seen, wanted, atol=6e-4)
-    some, _ = scene.unit(Window(0, 0, 20, 20), slice(2, 3))
-    np.testing.assert_array_equal(some, seen[2:])
+    gains, offsets = np.linspace(1e-4, 5e-4, 40), np.linspace(0, 0.06, 40)
+    numbers = np.random.default_rng(0).integers(100, 1800, (40, 40, 40)).astype("<i2")
+    told = dict(gains=tuple(gains), offsets=tuple(offsets), good_bands=(True, False) + (True,) * 38)
+    scene = Scene.read(open_cube(written(tmp_path / "a.hdr", numbers, **told)))
+    (part,) = held_out_parts([scene], Degradation(4), seed=0)
+    wanted = np.delete(numbers * gains[:, None, None] + offsets[:, None, None], 1, axis=0)[:, 20:, 20:]
+    assert part.high.shape == (2, 16, 20, 20)  # of a long spectrum, two runs of bands
+    np.testing.assert_allclose(part.high[0], wanted[1:17], atol=1e-6)
+    np.testing.assert_allclose(part.high[1], wanted[21:37], atol=1e-6)
 
 
 def test_a_cube_is_refused_where_memory_does_not_hold_it_twice(tmp_path, monkeypatch):
