@@ -111,14 +111,17 @@ def test_an_estimate_may_have_another_variable_than_the_truth(truth, tmp_path):
 def test_cubes_are_read_and_compared_as_the_user_says(truth, tmp_path):
     _, unit = truth
     for name, more in (("a.h5", 0), ("b.h5", 0.01)):
+        mine = unit + np.float32(more)
+        mine[:, :5] = -7
         with h5py.File(tmp_path / name, "w") as file:
-            file["mine"], file["other"] = (unit + np.float32(more)).transpose(1, 2, 0), unit[:, :9]
+            file["mine"], file["other"] = mine.transpose(1, 2, 0), unit[:, :9]
     rmse = {}
     for high in (1, 2):
         settings = Settings(variable="mine", axes="rcb", value_range=(0, high), bands=slice(1, 4), nodata=-7)
         done = evaluate_files(tmp_path / "b.h5", tmp_path / "a.h5", None, settings)
         rmse[high] = done.scenes[0].systems["b.h5"].values["RMSE"]
         assert (done.scenes[0].rows, done.scenes[0].columns, len(done.scenes[0].bands)) == (50, 41, 3)
+        assert done.scenes[0].share_left_out == pytest.approx(5 / 50)
         told = done.to_dict()
         assert [told[name] for name in ("range", "bands", "nodata")] == [[0, high], [1, 4], -7]
     assert rmse[1] == pytest.approx(2 * rmse[2], rel=0.01)

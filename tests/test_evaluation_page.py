@@ -189,18 +189,20 @@ def test_a_chart_can_be_drawn_of_any_values(values):
 
 
 def test_a_chart_has_its_values_where_its_numbers_are():
-    places = [0.0, 10.0, 20.0]
-    chart = line_chart([Line("a", places, [0.0, 50.0, 100.0], Stroke("#000"), marked=True)], "x", "y", "title")
+    places, values = [400.0, 410.0, 420.0], [200.0, 250.0, 300.0]
+    chart = line_chart([Line("a", places, values, Stroke("#000"), marked=True)], "x", "y", "title")
     points = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', chart)
     up = dict(re.findall(r'y="([\d.]+)" text-anchor="end">([\d.]+)<', chart))
     across = dict(re.findall(r'<text x="([\d.]+)" y="252" text-anchor="middle">([\d.]+)<', chart))
-    for (x, y), place, value in zip(points, places, (0, 50, 100), strict=True):
+    for (x, y), place, value in zip(points, places, values, strict=True):
         beside = min(up, key=lambda place, y=y: abs(float(place) - 4 - float(y)))
         below = min(across, key=lambda place, x=x: abs(float(place) - float(x)))
         assert abs(float(up[beside]) - value) <= 10  # half of the way to the next number
         assert float(across[below]) == pytest.approx(place, abs=2)
     heights = [float(y) for _, y in points]
     assert heights == sorted(heights, reverse=True)  # more is higher
+    assert heights[0] - heights[2] > 200  # of 224 that there are
+    assert [float(x) for x, _ in points] == pytest.approx([64, 346, 628], abs=0.1)
 
 
 def test_bars_reach_as_far_as_the_spread_and_stay_inside_the_chart():
