@@ -147,8 +147,8 @@ class Radiometry:
         return numbers
 
     def nothing(self, dtype: np.dtype[Any]) -> Any:
-        """What stands for nodata in `dtype`: the file's own value, else NaN, else 0."""
-        if self.nodata is not None and (dtype.kind == "f" or _fits(self.nodata, dtype)):
+        """What stands for nodata in `dtype`: the file's own value if it can hold that, else NaN, else 0."""
+        if self.nodata is not None and _fits(self.nodata, dtype):
             return held(self.nodata, dtype)
         return np.nan if dtype.kind == "f" else 0
 

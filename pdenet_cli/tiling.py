@@ -48,11 +48,6 @@ class Tile:
         """Where the result goes on the fine grid."""
         return self.core.scaled(self.scale)
 
-    @property
-    def crop(self) -> Window:
-        """Where the result lies within what the network makes of the padded rectangle."""
-        return self.core.relative_to(self.padded).scaled(self.scale)
-
 
 @dataclass(frozen=True)
 class Plan:

@@ -225,6 +225,17 @@ def test_risk_falls_with_the_tolerance_from_one_to_what_the_table_knows(made):
     np.testing.assert_array_equal(per_band[1], risks[3][1])
 
 
+def test_factors_keep_their_meaning():
+    # A model's file holds factors only: what they are multiples of, and where they hold, is fixed for good.
+    shape = (1, 1, 2)
+    samples = np.array([[0.1, 0.2], [0.3, 0.2]], np.float32).reshape(2, *shape)
+    detail = np.array([5e-4, 6e-4], np.float32).reshape(shape)
+    known = Evidence(samples, np.zeros(shape, np.float32), detail, 1)
+    std = np.array([np.sqrt(0.02), 0])
+    np.testing.assert_allclose(spread(known).ravel(), std + 0.3 * detail.ravel() + 1e-4, rtol=1e-5)
+    assert strata(known).ravel().tolist() == [0, 1]
+
+
 def test_a_level_outside_the_table_is_refused(made):
     evidence, _ = seen(np.random.default_rng(8))
     with pytest.raises(UsageError, match=r"0\.999: this model is calibrated from 0\.1 to 0\.995"):
@@ -253,6 +264,8 @@ def test_a_calibration_survives_the_header(made):
     spec = ModelSpec("pdenet", {}, 4, {}, "test", extra={KEY: json.loads(json.dumps(made.to_dict()))})
     assert Calibration.of(spec) == made
     assert Calibration.of(ModelSpec("pdenet", {}, 4, {}, "test")) is None
+    first = {name: value for name, value in made.to_dict().items() if name != "degradation"}
+    assert Calibration.from_dict(first) == made  # as the first ones were
 
 
 @pytest.mark.parametrize(
@@ -262,6 +275,9 @@ def test_a_calibration_survives_the_header(made):
         {"factors": [["a"] * len(LEVELS)] * 2},
         {"factors": [[*range(len(LEVELS), 0, -1)]] * 2},
         {"factors": [[float("nan")] * len(LEVELS)] * 2},
+        {"factors": [[*range(len(LEVELS))]] * 2},  # none is 0
+        {"certified": [[float("inf")] * len(LEVELS)] * 2},
+        {"levels": [*LEVELS[:-1], LEVELS[0]]},
         {"levels": None},
         {"strata": ["all"]},
         {"level": 0.123},

@@ -21,6 +21,7 @@ from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import output
 from pdenet_cli.inference import Posterior
 from pdenet_cli.models import bicubic_model, load_model
+from pdenet_cli.summaries import Question
 from pdenet_cli.tools import delivery, sharpen
 
 
@@ -427,6 +428,52 @@ def test_a_resumed_run_goes_on_or_says_why_it_starts_again(scene, models, tmp_pa
     assert first == (0, 4)
     assert "other tiles" in said[0]
     np.testing.assert_allclose(np.fromfile(tmp_path / "fine.img", "<i2"), np.frombuffer(whole, "<i2"), atol=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "draws", "word"),
+    [
+        ({"dtype": "float32"}, {}, "dtype"),
+        ({"bands": slice(0, 3)}, {}, "bands"),
+        ({"value_range": (0, 500)}, {}, "radiometry"),
+        ({"nodata": 7}, {}, "radiometry"),
+        ({"halo": 1}, {}, "halo"),
+        ({"maps": ("std", "share")}, {}, "outputs"),
+        ({"question": Question(levels=7)}, {}, "uncertainty"),
+        ({}, {"samples": 3}, "samples"),
+        ({}, {"seed": 1}, "seed"),
+        ({}, {"ensemble": "flips"}, "ensemble"),
+    ],
+)
+def test_only_the_run_that_was_broken_off_is_resumed(scene, models, tmp_path, settings, draws, word):
+    model, out = load_model(models / "pdenet.safetensors"), tmp_path / "fine.tif"
+
+    def run(settings, draws):
+        posterior = Posterior(model, **{"samples": 2} | draws)
+        return sharpen.Job(scene, out, posterior, sharpen.Settings(**{"maps": ("std",)} | settings)).run()
+
+    begun = run({}, {})
+    next(begun)
+    begun.close()
+    with pytest.raises(OutputError, match=rf"another (\w+, )*{word}\b.*leave out --resume"):
+        next(run(settings | {"resume": True}, draws))
+    again = run({"resume": True}, {})
+    assert next(again) == (0, 1)
+    again.close()
+
+
+def test_what_is_done_is_not_done_again(make_cube, tmp_path, monkeypatch):
+    scene, _ = make_cube("a.tif", rows=24, columns=12)
+    posterior, out = Posterior(bicubic_model(2), 1), tmp_path / "fine.tif"
+    run = sharpen.Job(scene, out, posterior, sharpen.Settings(tile=6)).run()
+    for _ in range(6):
+        next(run)
+    run.close()
+    samples = Mock(side_effect=posterior.samples)
+    monkeypatch.setattr(posterior, "samples", samples)
+    steps = sharpen.Job(scene, out, posterior, sharpen.Settings(tile=6, resume=True)).run()
+    assert list(steps) == [(5, 8), (6, 8), (7, 8), (8, 8)]
+    assert samples.call_count == 3
 
 
 @pytest.mark.parametrize("suffix", ["nc", "zarr"])

@@ -124,6 +124,10 @@ def test_no_sample_is_made_twice():
     assert len(turned) == 24
     samples = turned.samples(LOW[0].numpy(), slice(None), Window(0, 0, 4 * LOW.shape[2], 4 * LOW.shape[3]))
     assert len(np.unique(samples.reshape(24, -1).round(4), axis=0)) == 24
+    four = Model(model.spec, tiny("ensemble", members=4, stages=1, units=1))
+    assert (
+        len(Posterior(four, 30, ensemble="flips")) == 8
+    )  # the ninth is the first member from the first side again
 
 
 def test_only_the_member_whose_turn_it_is_runs():

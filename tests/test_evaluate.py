@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -25,6 +26,8 @@ from pdenet_cli.summaries import MEAN
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.chances import plot_chances
 from pdenet_cli.tools.evaluate import Contest, Settings, evaluate_files
+from pdenet_cli.tools.truths import refuse_to_replace, trained_on, truth_view
+from pdenet_cli.training.data import sha256_of
 from tests.contests import CONFIG, SIZE, contest, make_models, make_truth, smooth
 from tests.cubes import written
 from tests.html import check_page
@@ -106,6 +109,33 @@ def test_an_estimate_may_have_another_variable_than_the_truth(truth, tmp_path):
         evaluate_files(tmp_path / "truth.mat", tmp_path / "guess.mat", None, Settings(variable="mine"))
 
 
+def test_cubes_are_read_and_compared_as_the_user_says(truth, tmp_path):
+    _, unit = truth
+    for name, more in (("a.h5", 0), ("b.h5", 0.01)):
+        mine = unit + np.float32(more)
+        mine[:, :5] = -7
+        with h5py.File(tmp_path / name, "w") as file:
+            file["mine"], file["other"] = mine.transpose(1, 2, 0), unit[:, :9]
+    rmse = {}
+    for high in (1, 2):
+        settings = Settings(variable="mine", axes="rcb", value_range=(0, high), bands=slice(1, 4), nodata=-7)
+        done = evaluate_files(tmp_path / "b.h5", tmp_path / "a.h5", None, settings)
+        rmse[high] = done.scenes[0].systems["b.h5"].values["RMSE"]
+        assert (done.scenes[0].rows, done.scenes[0].columns, len(done.scenes[0].bands)) == (50, 41, 3)
+        assert done.scenes[0].share_left_out == pytest.approx(5 / 50)
+        told = done.to_dict()
+        assert [told[name] for name in ("range", "bands", "nodata")] == [[0, high], [1, 4], -7]
+    assert rmse[1] == pytest.approx(2 * rmse[2], rel=0.01)
+
+
+def test_wavelengths_are_those_of_the_bands_that_are_compared(truth, tmp_path):
+    _, unit = truth
+    waves = (450.0, 500.0, 550.0, 600.0, 650.0)
+    told = dict(wavelengths=waves, wavelength_units="nm", good_bands=(False, True, True, False, True))
+    path = written(tmp_path / "a.hdr", unit, **told)
+    assert evaluate_files(path, path, None, Settings()).scenes[0].wavelengths == (500, 550, 650)
+
+
 @pytest.mark.parametrize(("shift", "said"), [(4, False), (6, True)])
 def test_bands_that_are_not_the_same_are_told_of(tmp_path, shift, said):
     centres = np.arange(400.0, 450, 10)
@@ -150,6 +180,16 @@ def test_nodata_and_bad_bands_are_left_out_and_their_share_is_told(tmp_path):
     expected = np.sqrt(np.mean((guess.clip(0, 1) - unit)[[0, 1, 2, 4], 10:40].astype(np.float64) ** 2))
     assert result.systems["guess.hdr"].values["RMSE"] == pytest.approx(expected, abs=1e-6)
     assert np.isfinite(result.systems["guess.hdr"].values["MSSIM"])
+
+
+def test_an_estimate_has_holes_of_its_own(tmp_path):
+    unit = smooth(**SIZE).astype("<f4")
+    guess = unit + np.float32(0.01)
+    guess[:, :10] = -5
+    paths = written(tmp_path / "guess.hdr", guess, nodata=-5.0), written(tmp_path / "truth.hdr", unit, nodata=-7.0)
+    result = evaluate_files(*paths, None, Settings()).scenes[0]
+    assert result.share_left_out == pytest.approx(10 / 50)
+    assert result.systems["guess.hdr"].values["RMSE"] <= 0.0101
 
 
 def test_nothing_in_common_is_an_error(tmp_path):
@@ -340,6 +380,20 @@ def test_bicubic_alone_is_scored_at_any_scale(pdenet, truth):
     assert json.loads(ran.stdout)["scale"] == 3
 
 
+def test_the_json_holds_scores_pixels_draws_and_what_failed(truth, models, tmp_path):
+    (tmp_path / "broken.tif").write_text("no picture")
+    asked = contest(models, ("chance",), samples=(1, 2), look=True, pixels=((3, 4),))
+    evaluation = asked.run([truth[0], tmp_path / "broken.tif"])
+    told = json.loads(json.dumps(evaluation.to_dict(), allow_nan=False))
+    assert told["scenes"][0]["pixels"] == [{"row": 3, "column": 4, "why": "chosen"}]
+    assert [(row["samples"], row["sets"]) for row in told["sampling"]["chance"]["draws"]] == [(1, 6), (2, 3)]
+    study = evaluation.studies["chance"].sampled[0]
+    assert told["sampling"]["chance"]["draws"][0]["SAM"] == {"mean": study.mean("SAM"), "std": study.std("SAM")}
+    assert list(told["failed"]) == ["broken.tif"]
+    assert told["metrics"]["SAM"]["better"] == "lower"
+    assert told["mean"]["chance"] == told["scenes"][0]["systems"]["chance"]["values"]
+
+
 def test_a_network_without_chance_gives_as_many_samples_as_were_asked_for(truth, models):
     listed, alone = (contest(models, ("plain",), n, ensemble="flips").run([truth[0]]) for n in ((1, 2), (2,)))
     assert listed.means()["plain"] == alone.means()["plain"]
@@ -486,6 +540,47 @@ def test_two_outputs_of_one_name_are_refused(pdenet, truth, tmp_path):
     ran = pdenet("evaluate", truth[0], truth[0], "--html", tmp_path / "z", "--csv", tmp_path / "z")
     assert ran.returncode == 2
     assert "one name" in ran.stderr
+
+
+def test_models_and_scenes_of_one_name_are_told_apart(models, truth, tmp_path):
+    other = tmp_path / "chance.safetensors"
+    other.write_bytes(Path(models["chance"]).read_bytes())
+    both = contest(models | {"other": str(other)}, ("chance", "other"))
+    assert list(both.posteriors) == ["bicubic", "chance", str(other)]
+    again = written(tmp_path / "scene.hdr", smooth(seed=1, **SIZE).astype("<f4"))
+    scenes = contest(models, ()).run([truth[0], again]).scenes
+    assert [scene.name for scene in scenes] == [str(truth[0]), str(again)]
+
+
+def test_no_output_replaces_what_lies_beside_a_scene_or_another_output(tmp_path):
+    path = written(tmp_path / "a.tif", smooth(3, 12, 12).astype("<f4"))
+    lines = "ENVI\nsamples = 12\nlines = 12\nbands = 3\ndata type = 4\n"
+    path.with_suffix(".hdr").write_text(lines + "wavelength = {500, 501, 502}\n")
+    for output in (path, path.with_suffix(".hdr")):
+        with pytest.raises(OutputError, match="is the scene itself"):
+            refuse_to_replace([output], [path], Settings())
+    (tmp_path / "deeper").mkdir()
+    with pytest.raises(UsageError, match="one name"):
+        refuse_to_replace([tmp_path / "b.csv", tmp_path / "deeper" / ".." / "b.csv"], [path], Settings())
+    refuse_to_replace([tmp_path / "b.csv", tmp_path / "b.html"], [path], Settings())
+
+
+def test_only_the_scene_that_a_model_has_learned_from_is_known_again_and_not_its_held_out_part(truth, models):
+    path, _ = truth
+    with open_cube(path) as cube:
+        fact = {"shape": list(cube.meta.shape()), "sha256": sha256_of(cube)}
+    spec = ModelSpec("template", dataclasses.asdict(CONFIG), 4, {}, "test", data=(fact,))
+    assert trained_on(path, Settings(), spec)
+    assert trained_on(path, Settings(bands=slice(0, 2)), spec)
+    assert not trained_on(path, Settings(part="lower-right"), spec)
+    assert not trained_on(path, Settings(), dataclasses.replace(spec, data=({**fact, "sha256": "another"},)))
+
+
+@pytest.mark.parametrize(("scale", "part"), [(2, (27, 23, 26, 22)), (3, (27, 23, 27, 21)), (4, (27, 23, 24, 20))])
+def test_the_held_out_part_is_whole_pixels_of_the_coarse_grid(tmp_path, scale, part):
+    with open_cube(written(tmp_path / "a.hdr", smooth(2, 54, 45).astype("<f4"))) as cube:
+        seen = truth_view(cube, scale, Settings(part="lower-right"), multiple=scale, count=None).part
+    assert (seen.row, seen.column, seen.rows, seen.columns) == part
 
 
 def test_a_scene_counts_once(models, truth):

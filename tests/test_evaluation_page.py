@@ -1,16 +1,21 @@
 """The page of `pdenet evaluate`: tables, maps, spectra and curves, as a browser shows them."""
 
+import base64
+import io
+import re
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from skimage.io import imread
 
 from pdenet_cli.evaluation.look import telling
-from pdenet_cli.pages.chart import Line, Stroke, line_chart
+from pdenet_cli.pages.chart import Line, Stroke, line_chart, strokes
 from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.tools.evaluate import Settings, evaluate_files
 from tests.browser import CHROMIUM, needs_browser
-from tests.contests import contest, make_models, make_truth
+from tests.contests import contest, make_models, make_truth, smooth
 from tests.cubes import written
 from tests.html import check_page
 
@@ -38,6 +43,62 @@ def test_the_page_shows_tables_maps_spectra_and_curves(evaluated):
         assert words in text
     best = max(values["MPSNR"] for values in evaluated.means().values())
     assert f"<strong>{best:.3f}</strong>" in text
+
+
+def test_small_numbers_are_gains_over_bicubic_and_say_which_way_is_better(evaluated):
+    text = evaluation_page(evaluated)
+    table = evaluated.means()
+    for metric in evaluated.metrics:
+        assert (
+            f"<th>{metric.name}<span>{metric.unit} {'↑' if metric.better == 'higher' else '↓'}".replace(
+                "<span> ", "<span>"
+            )
+            in text
+        )
+        for system in ("chance", "plain"):
+            value, start = table[system][metric.name], table["bicubic"][metric.name]
+            kind = "better" if (value > start) == (metric.better == "higher") else "worse"
+            assert f'<small class="{kind}">{metric.text(value - start, "+")}</small>' in text
+    assert text.count("<small") == 2 * len(evaluated.metrics)  # bicubic gains nothing over itself
+
+
+def test_the_page_says_what_was_compared_and_what_failed(evaluated, truth, models):
+    text = evaluation_page(replace(evaluated, failed={"<gone>.hdr": "no <such> file"}))
+    assert "whole scenes" in text
+    assert "2 draws, seed 3" in text
+    assert "<li>&lt;gone&gt;.hdr: no &lt;such&gt; file</li>" in text
+    assert "Scenes that failed" not in evaluation_page(evaluated)
+    part = evaluation_page(contest(models, part="lower-right").run([truth[0]]))
+    assert "the lower right quarter, which training leaves out" in part
+    assert "24 x 20 pixels from row 25, column 21" in part
+
+
+def test_pixels_are_marked_in_the_truth_where_they_are(truth, models):
+    asked = contest(models, part="lower-right", look=True, pixels=((30, 25), (48, 40))).run([truth[0]])
+    marks = re.findall(r'<i style="left:([\d.]+)%;top:([\d.]+)%">(\d)</i>', evaluation_page(asked))
+    assert marks == [("22.50", "22.92", "1"), ("97.50", "97.92", "2")]
+
+
+def test_every_pixel_has_its_own_spectra(truth, tmp_path):
+    path, unit = truth
+    guess = written(tmp_path / "guess.hdr", unit * 9000)
+    asked = evaluate_files(guess, path, None, Settings(look=True, pixels=((3, 4), (30, 20))))
+    first, second = re.findall(r'aria-label="Spectra at .*?</svg>', evaluation_page(asked), re.DOTALL)
+    drawn = [set(re.findall(r'points="[^"]*"', chart)) for chart in (first, second)]
+    assert len(drawn[0]) == len(drawn[1]) == 2  # truth and estimate
+    assert not drawn[0] & drawn[1]
+
+
+def test_a_map_of_errors_has_the_colours_of_its_scale(evaluated):
+    look = evaluated.scenes[0].look
+    text = evaluation_page(evaluated)
+    sources = re.findall(r'src="data:image/png;base64,([^"]*)" alt="(errors of|colour scale)', text)
+    *maps, ramp = (imread(io.BytesIO(base64.b64decode(source)))[..., :3] for source, _ in sources)
+    assert f"{look.top:.3g} and more" in text
+    for shown, error in zip(maps, look.errors.values(), strict=True):
+        for row, column in ((0, 0), (20, 20), np.unravel_index(error.argmax(), error.shape)):
+            place = min(255, round(255 * float(error[row, column]) / look.top))
+            assert np.abs(shown[row, column].astype(int) - ramp[0, place]).max() <= 8
 
 
 def test_a_line_is_broken_where_bands_are_left_out(truth, models, tmp_path):
@@ -71,6 +132,42 @@ def test_error_maps_and_spectra_are_those_of_the_cubes(truth, tmp_path):
     assert (found.spectra["guess.hdr"][0] == 0).all()
 
 
+@pytest.mark.parametrize("part", ["whole", "lower-right"])
+def test_of_a_large_scene_every_so_many_th_pixel_is_shown_and_counted_in_the_file(tmp_path, monkeypatch, part):
+    unit = smooth(2, 130, 70).astype("<f4")
+    path = written(tmp_path / "truth.hdr", unit)
+    noise = 0.05 * np.random.default_rng(0).standard_normal(unit.shape)
+    guess = written(tmp_path / "guess.hdr", (unit + noise).clip(0, 1).astype("<f4"))
+    settings = Settings(look=True, part=part)
+    whole = evaluate_files(guess, path, None, settings).scenes[0]
+    monkeypatch.setattr("pdenet_cli.evaluation.look.LONGEST", 50)
+    monkeypatch.setattr("pdenet_cli.evaluation.view.BLOCK_VALUES", 1)
+    thin = evaluate_files(guess, path, None, settings).scenes[0]
+    step, error = thin.look.step, whole.look.errors["guess.hdr"]
+    assert (whole.look.step, step) == (1, 3 if part == "whole" else 2)
+    np.testing.assert_array_equal(thin.look.errors["guess.hdr"], error[::step, ::step])
+    assert thin.look.colours["truth"].shape == (*error[::step, ::step].shape, 3)
+    assert thin.look.top == pytest.approx(np.percentile(error[::step, ::step], 99.5))
+    spot = thin.look.spots[0]
+    assert error[spot.row - whole.row, spot.column - whole.column] == error[::step, ::step].max()
+    np.testing.assert_allclose(thin.look.spectra["truth"][0], unit[:, spot.row, spot.column], atol=1e-6)
+
+
+def test_colours_are_stretched_as_the_truth_and_holes_have_no_spectrum(truth, tmp_path):
+    path, unit = truth
+    dark = unit * 5000
+    dark[:, :5] = np.nan
+    settings = Settings(look=True, pixels=((2, 3), (20, 20)))
+    look = evaluate_files(written(tmp_path / "dark.hdr", dark), path, None, settings).scenes[0].look
+    shown = look.colours["truth"][5:].astype(float)
+    assert (shown.min(), shown.max()) == (0, 255)
+    assert look.colours["dark.hdr"][5:].mean() < 0.5 * shown.mean()
+    assert np.isnan(look.errors["dark.hdr"][:5]).all()
+    assert not look.colours["dark.hdr"][:5].any()
+    assert np.isnan(look.spectra["dark.hdr"]).all(1).tolist() == [True, False]
+    assert np.isfinite(look.spectra["truth"]).all()
+
+
 def test_telling_pixels_tell():
     first, second = np.random.default_rng(0).random((2, 8, 9)).astype(np.float32) / 10
     first[2, 3] = 1
@@ -89,6 +186,46 @@ def test_a_chart_can_be_drawn_of_any_values(values):
     assert "nan" not in chart
     assert "inf" not in chart
     assert chart.count("<circle") == np.isfinite(values).sum()
+
+
+def test_a_chart_has_its_values_where_its_numbers_are():
+    places, values = [400.0, 410.0, 420.0], [200.0, 250.0, 300.0]
+    chart = line_chart([Line("a", places, values, Stroke("#000"), marked=True)], "x", "y", "title")
+    points = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', chart)
+    up = dict(re.findall(r'y="([\d.]+)" text-anchor="end">([\d.]+)<', chart))
+    across = dict(re.findall(r'<text x="([\d.]+)" y="252" text-anchor="middle">([\d.]+)<', chart))
+    for (x, y), place, value in zip(points, places, values, strict=True):
+        beside = min(up, key=lambda place, y=y: abs(float(place) - 4 - float(y)))
+        below = min(across, key=lambda place, x=x: abs(float(place) - float(x)))
+        assert abs(float(up[beside]) - value) <= 10  # half of the way to the next number
+        assert float(across[below]) == pytest.approx(place, abs=2)
+    heights = [float(y) for _, y in points]
+    assert heights == sorted(heights, reverse=True)  # more is higher
+    assert heights[0] - heights[2] > 200  # of 224 that there are
+    assert [float(x) for x, _ in points] == pytest.approx([64, 346, 628], abs=0.1)
+
+
+def test_bars_reach_as_far_as_the_spread_and_stay_inside_the_chart():
+    line = Line("a", [1, 2, 3], [5, 5, 6], Stroke("#123456"), [1, 2, np.nan], marked=True)
+    chart = line_chart([line], "x", "y", "title")
+    heights = [float(y) for y in re.findall(r'cy="([\d.]+)"', chart)]
+    bars = [(float(a), float(b)) for a, b in re.findall(r'y1="([\d.]+)" y2="([\d.]+)" fill', chart)]
+    unit = heights[0] - heights[2]  # of one
+    assert len(bars) == 2
+    for (low, high), height, spread in zip(bars, heights, (1, 2), strict=False):
+        assert (low - height, height - high) == pytest.approx((spread * unit,) * 2, abs=0.2)
+        assert 0 < high < low < 280
+
+
+def test_a_value_without_neighbours_is_a_point_and_others_are_not():
+    chart = line_chart([Line("a", [1, 2, 3, 4], [1, np.nan, 2, 3], Stroke("#000"))], "x", "y", "title")
+    assert (chart.count("<circle"), chart.count("<polyline")) == (1, 1)
+
+
+def test_lines_are_told_apart_by_colour_or_dashes():
+    drawn = strokes([f"model {i}" for i in range(15)] + ["bicubic"], "bicubic", "truth")
+    assert len({(stroke.colour, stroke.dashes) for stroke in drawn.values()}) == 17
+    assert next(iter(drawn)) == "truth"
 
 
 @needs_browser

@@ -5,6 +5,7 @@ import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import FORMATS, limits
+from pdenet_cli.formats.choosing import Variable, choose_axes, listed
 from pdenet_cli.georeference import Georeference
 from tests.conftest import PEAK, on_linux
 from tests.cubes import written
@@ -431,3 +433,29 @@ def test_a_closed_file_is_not_called_damaged(suffix, make_cube):
         pass
     with pytest.raises(FormatError, match="after it was closed"):
         cube.read()
+
+
+@pytest.mark.parametrize(
+    ("names", "axes"),
+    [
+        (("/group/Y", "/group/X", "/group/Wavelength"), "rcb"),
+        (("swir_bands", "here", "there"), "brc"),
+        (("lat", "lon", "depth"), "rcb"),  # the one that is left
+        (("here", "wavelength", "there"), "rbc"),
+        (("here", "there", "elsewhere"), None),
+        (("y", "x", "x"), None),
+    ],
+)
+def test_the_names_of_dimensions_tell_the_axes(names, axes):
+    variable = Variable("cube", (4, 5, 6), np.dtype("f4"))
+    if axes is not None:
+        assert choose_axes(Path("a.nc"), variable, None, (), names=names) == (axes, ())
+    else:
+        with pytest.raises(FormatError, match="--axes"):
+            choose_axes(Path("a.nc"), variable, None, (), names=names)
+
+
+def test_of_many_variables_eight_are_listed():
+    variables = [Variable(f"v{i}", (2, 3, 4), np.dtype("u1")) for i in range(11)]
+    assert listed(variables[:8]).endswith("v7 (2, 3, 4) uint8")
+    assert listed(variables).endswith("v7 (2, 3, 4) uint8 and 3 more")

@@ -59,12 +59,14 @@ class Doubled:
 QUESTION = Question(levels=200, level=0.8, tolerance=0.05, stretch=Doubled())
 
 
-def run(path, folder, posterior, tile, depth, halo=None, usable=None, maps=("std", "share"), constant=()):
+def run(
+    path, folder, posterior, tile, depth, halo=None, usable=None, maps=("std", "share"), constant=(), given=(0, 1)
+):
     """The mean and some maps of a scene, cut as told, as arrays."""
     network = posterior.network
     with open_cube(path) as source, ExitStack() as stack:
         found = Survey.of(source)
-        radiometry = Radiometry.of(source.meta, found, (0, 1))
+        radiometry = Radiometry.of(source.meta, found, given)
         usable = tuple(usable or found.usable_bands(source.meta))
         summaries = [summary for name in maps for summary in MAPS[name]]
         reach = halo_for(posterior, summaries, holes=found.holes) if halo is None else halo
@@ -136,6 +138,15 @@ def test_the_whole_scene_gives_what_the_network_gives(tmp_path, posteriors):
     merged = np.sqrt((each.std(0, ddof=1) ** 2).mean(0, keepdims=True))
     np.testing.assert_allclose(maps["std_merged"], merged, atol=1e-5)
     assert maps["std"].mean() > 1e-4  # the samples do differ
+
+
+def test_a_hole_at_a_seam_is_filled_as_in_the_whole_scene(tmp_path):
+    path, pixels = scene(tmp_path, rows=18, columns=18, holes=True)
+    pixels[:, :, 9:12] = -1  # in its middle it is like both of its edges, one of them four pixels from the tile
+    rewritten(path, pixels)
+    posterior = Posterior(open_model("bicubic", 2), 1)
+    whole, cut = (run(path, tmp_path, posterior, tile, 6, maps=())["mean"] for tile in (1000, 9))
+    np.testing.assert_allclose(cut, whole, atol=1e-6)
 
 
 def test_a_halo_too_small_is_not_exact(tmp_path, posteriors):
@@ -222,6 +233,8 @@ def test_consistency_is_what_the_degraded_mean_leaves_of_the_input(tmp_path, pos
     middle = posterior.samples(pixels, slice(0, 6), Window(0, 0, 76, 56)).mean(0)
     left = np.abs(pixels - bicubic_down(torch.from_numpy(middle), 4).numpy())
     np.testing.assert_allclose(maps["consistency"], left.repeat(4, 1).repeat(4, 2), atol=1e-5)
+    merged = np.sqrt((left**2).mean(0))
+    np.testing.assert_allclose(maps["consistency_merged"][0], merged.repeat(4, 0).repeat(4, 1), atol=1e-5)
     assert left.max() > 1e-3
 
 
@@ -238,6 +251,17 @@ def test_consistency_is_exact_at_seams_with_any_kernel_and_an_odd_scale(tmp_path
     middle = posterior.samples(pixels, slice(0, 6), Window(0, 0, 75, 42)).mean(0)
     left = np.abs(pixels - degradation(torch.from_numpy(middle)).numpy())
     np.testing.assert_allclose(whole["consistency"], left.repeat(3, 1).repeat(3, 2), atol=1e-5)
+
+
+def test_noise_that_a_model_has_learned_is_none_of_the_consistency(tmp_path, posteriors):
+    model = make_model()
+    noisy = dataclasses.replace(model.spec, degradation={"scale": 4, "noise": 0.1})
+    path, _ = scene(tmp_path)
+    told, plain = (
+        run(path, tmp_path, posterior, 1000, 6, maps=["consistency"])["consistency"]
+        for posterior in (Posterior(dataclasses.replace(model, spec=noisy), 3, seed=1), posteriors[4, 1, "masks"])
+    )
+    np.testing.assert_allclose(told, plain, atol=1e-5)
 
 
 def test_the_angle_is_that_of_whole_spectra_however_bands_are_cut(tmp_path, posteriors):
@@ -264,6 +288,29 @@ def test_intervals_and_risk_are_in_the_files_numbers(tmp_path, posteriors):
     half = (maps["interval_high"] - maps["interval_low"])[free] / 2
     assert (half >= 0.8 * 2 * maps["std"][free] - 1e-5).all()
     np.testing.assert_allclose(maps["risk"][free], np.minimum(100, 100 * half / 0.8 / 5), atol=1e-3)
+
+
+@pytest.mark.parametrize("depth", [2, 5])
+def test_every_band_is_in_the_numbers_of_its_own_gain(tmp_path, posteriors, depth):
+    posterior, wishes = posteriors[2, 1, "masks"], ("std", "interval", "consistency")
+    path, plain = scene(tmp_path, bands=5, rows=9, columns=8)
+    gains = np.array([0.0008, 0.0008, -0.001, 0.0009, 0.0007])
+    offsets = np.array([0.0, 0.0, 0.8, 0.0, 0.2])
+    gain, offset = gains[:, None, None], offsets[:, None, None]
+    packed = written(
+        tmp_path / "packed.hdr", ((plain - offset) / gain).astype("f4"), gains=tuple(gains), offsets=tuple(offsets)
+    )
+    options = dict(usable=(0, 2, 3, 4), maps=wishes, given=None)
+    wanted, got = (run(each, tmp_path, posterior, 5, depth, **options) for each in (path, packed))
+    seen = [0, 2, 3, 4]
+    ends = {1: ("interval_low", "interval_high"), -1: ("interval_high", "interval_low")}
+    for band in seen:
+        own = ends[int(np.sign(gains[band]))]
+        for name, other in (("mean", "mean"), ("interval_low", own[0]), ("interval_high", own[1])):
+            unit = (got[other][band] * gains[band] + offsets[band]).clip(0)  # as low as the plain numbers go
+            np.testing.assert_allclose(unit, wanted[name][band], atol=2e-4, err_msg=name)
+        for name in ("std", "consistency"):
+            np.testing.assert_allclose(got[name][band] * abs(gains[band]), wanted[name][band], atol=2e-5)
 
 
 def test_a_tolerance_is_measured_with_the_gain_of_its_band():

@@ -186,6 +186,23 @@ def test_what_is_not_there_does_not_count(protocol):
     np.testing.assert_allclose(bands["RMSE"], np.sqrt(mse), atol=1e-9)
 
 
+def test_a_spectrum_counts_by_the_bands_that_are_there_and_an_empty_one_not_at_all(protocol):
+    estimate, truth = cubes()
+    there = np.random.default_rng(2).random(truth.shape) > 0.3
+    there[:, :4] = False
+    seen, wanted = (np.where(there, cube, 0) for cube in clipped(protocol, estimate, truth))
+    some = there.any(0)
+    cosine = (
+        (seen * wanted).sum(0)[some] / np.linalg.norm(seen, axis=0)[some] / np.linalg.norm(wanted, axis=0)[some]
+    )
+    values = score(estimate, truth, there, protocol)
+    assert values["SAM"] == pytest.approx(np.degrees(np.arccos(cosine.clip(-1, 1))).mean(), abs=1e-6)
+    pairs = [(e[m], t[m]) for e, t, m in zip(seen, wanted, there, strict=True)]
+    assert values["CC"] == pytest.approx(np.mean([np.corrcoef(*pair)[0, 1] for pair in pairs]), abs=1e-6)
+    relative = [((e - t) ** 2).mean() / t.mean() ** 2 for e, t in pairs]
+    assert values["ERGAS"] == pytest.approx(100 / SCALE * np.sqrt(np.mean(relative)), abs=1e-6)
+
+
 def test_a_window_with_a_hole_has_no_ssim():
     estimate, truth = cubes()
     there = np.ones(truth.shape, bool)
@@ -249,3 +266,7 @@ def test_the_best_of_some_scores_depends_on_the_metric():
     metrics = {metric.name: metric for metric in PROTOCOLS["pdenet"].metrics(SCALE)}
     assert metrics["MPSNR"].best([30, np.nan, 40]) == 40
     assert metrics["SAM"].best([3, np.nan, 4]) == 3
+    assert metrics["MPSNR"].is_better(40, 30)
+    assert metrics["SAM"].is_better(3, 4)
+    assert metrics["SAM"].text(np.nan) == "–"
+    assert metrics["RMSE"].text(0.012345678, "+") == "+0.01235"

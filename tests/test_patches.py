@@ -2,7 +2,9 @@
 
 import math
 import tracemalloc
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import pairwise, product
 
 import imagecodecs
 import numpy as np
@@ -13,13 +15,14 @@ from hypothesis import strategies as st
 
 from pdenet_cli import Window, open_cube, survey
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import FormatError
+from pdenet_cli.errors import FormatError, ResourceError
 from pdenet_cli.tools.train import Note, Plan, find_cubes
 from pdenet_cli.training import data
 from pdenet_cli.training.data import Scene
 from pdenet_cli.training.patches import Patches, blurred, place, shape
 from pdenet_cli.training.recipe import RECIPES
 from pdenet_cli.training.trainer import Trainer, new_network
+from pdenet_cli.training.validation import held_out_parts
 from tests.cubes import picture, written
 
 # Patches
@@ -109,6 +112,56 @@ def test_wider_windows_become_coarser_patches_and_pasted_shapes_add_edges(drawn)
     assert max(map(step, drawn(ramp, collage=1.0))) > 0.2
 
 
+def test_patches_are_turned_mirrored_and_made_brighter_or_darker(drawn):
+    rows, columns = np.mgrid[:128, :128]
+    slopes = [np.gradient(patch[0]) for patch in drawn(2 * rows + 5 * columns, gains=(0.5, 2.0))]
+    slopes = [(down.mean() * 1000, right.mean() * 1000) for down, right in slopes]
+    assert {(abs(down) > abs(right), down > 0, right > 0) for down, right in slopes} == set(
+        product((True, False), repeat=3)
+    )
+    gains = [max(map(abs, slope)) / 5 for slope in slopes]
+    assert 0.5 <= min(gains) < 0.7
+    assert 1.5 < max(gains) <= 2
+
+
+def test_patches_of_mostly_holes_are_rare(tmp_path):
+    pixels = np.where(np.arange(128) < 64, np.nan, CHECKS / 1000)[None].astype("f4")
+    scene = Scene.read(open_cube(written(tmp_path / "a.hdr", pixels)), (0, 1))
+    patches = Patches([scene], replace(RECIPES["fast"](4), patch=32, zoom=1.0, collage=0.0), 4, seed=0)
+    flat = [float(patches(step, 0).high.std()) < 1e-3 for step in range(200)]
+    assert np.mean(flat) < 0.35  # of all places, 60 % are as empty
+
+
+def test_large_scenes_are_seen_more_often_by_the_root_of_their_size(tmp_path):
+    scenes = []
+    for side, value in ((32, 100), (96, 900)):
+        pixels = np.random.default_rng(0).integers(value - 50, value + 50, (1, side, side)).astype("<u2")
+        scenes.append(Scene.read(open_cube(written(tmp_path / f"{side}.hdr", pixels)), (0, 1000)))
+    patches = Patches(scenes, replace(RECIPES["fast"](4), patch=16, gains=(1.0, 1.0)), 4, seed=0)
+    large = np.mean([float(patches(step, 0).high.mean()) > 0.5 for step in range(400)])
+    assert large == pytest.approx(0.75, abs=0.07)
+
+
+@pytest.mark.parametrize(("skipping", "steps"), [(0.0, {1}), (1.0, {2, 3})])
+def test_bands_of_a_patch_lie_evenly_and_all_are_seen(tmp_path, skipping, steps):
+    number = np.arange(10)[:, None, None] * 10
+    pixels = np.random.default_rng(0).integers(1, 5, (10, 40, 40)) + number
+    scene = Scene.read(open_cube(written(tmp_path / "a.hdr", pixels.astype("<u2"))), (0, 1))
+    recipe = replace(RECIPES["fast"](4), patch=16, bands=3, skipping=skipping, gains=(1.0, 1.0))
+    patches = Patches([scene], recipe, 4, seed=0)
+    runs = [(patches(step, 0).high.mean((1, 2)) // 10).int().tolist() for step in range(150)]
+    assert {b - a for run in runs for a, b in pairwise(run)} == steps
+    assert {band for run in runs for band in run} == set(range(10))
+    assert all(len({b - a for a, b in pairwise(run)}) == 1 for run in runs)
+
+
+def test_an_epoch_is_as_many_patches_as_the_training_parts_hold(scenes):
+    recipe = replace(RECIPES["fast"](4), patch=32, bands=6, batch=2)
+    first = Patches(scenes[:1], recipe, 4, seed=0)  # 12 bands of 64 x 72: nine patches, three quarters of them
+    assert [first.steps_of(epochs) for epochs in (1, 5)] == [4, 20]
+    assert Patches(scenes[:1], replace(recipe, batch=100), 4, seed=0).steps_of(3) == 3
+
+
 def test_warped_pieces_are_turned_by_any_angle_and_stretched(drawn):
     ramp = np.linspace(0, 1000, 256)[:, None].repeat(256, 1)
     slope = 1 / 255  # of a pixel of the scene
@@ -120,6 +173,12 @@ def test_warped_pieces_are_turned_by_any_angle_and_stretched(drawn):
             angles.append(math.degrees(math.atan2(down.mean(), right.mean())))
     assert len(angles) > 20
     assert len({round(angle / 15) for angle in angles}) > 8
+
+
+def test_warped_pieces_come_from_above_the_held_out_part_and_from_its_left(drawn):
+    quarters = np.kron(np.array([[100, 500], [900, 0]]), np.ones((64, 64)))
+    middles = [float(np.median(patch)) for patch in drawn(quarters, warp=1.0)]
+    assert {round(middle, 1) for middle in middles} >= {0.1, 0.5, 0.9}
 
 
 def test_a_softer_lens_keeps_the_light_and_blurs_every_edge(drawn):
@@ -231,8 +290,43 @@ def test_holes_in_patches_are_like_their_edges(tmp_path, warp):
         sure = (high - 0.8).abs() < 1e-4
         bright += bool(sure.all())
         between = ~sure & ((high - 0.2).abs() > 1e-4)
-        assert between.double().mean() < 0.3 * warp  # where warped pixels see both halves
+        assert between.double().mean() <= 0.3 * warp  # where warped pixels see both halves
     assert bright
+
+
+def test_every_band_that_is_learned_from_has_its_own_gain(tmp_path):
+    gains, offsets = np.linspace(1e-4, 5e-4, 40), np.linspace(0, 0.06, 40)
+    numbers = np.random.default_rng(0).integers(100, 1800, (40, 40, 40)).astype("<i2")
+    told = dict(gains=tuple(gains), offsets=tuple(offsets), good_bands=(True, False) + (True,) * 38)
+    scene = Scene.read(open_cube(written(tmp_path / "a.hdr", numbers, **told)))
+    (part,) = held_out_parts([scene], Degradation(4), seed=0)
+    wanted = np.delete(numbers * gains[:, None, None] + offsets[:, None, None], 1, axis=0)[:, 20:, 20:]
+    assert part.high.shape == (2, 16, 20, 20)  # of a long spectrum, two runs of bands
+    np.testing.assert_allclose(part.high[0], wanted[1:17], atol=1e-6)
+    np.testing.assert_allclose(part.high[1], wanted[21:37], atol=1e-6)
+
+
+def test_a_cube_is_refused_where_memory_does_not_hold_it_twice(tmp_path, monkeypatch):
+    path = written(tmp_path / "a.hdr", picture(3, 40, 40))
+    for free, fits in ((2 * 3 * 40 * 40 * 2, True), (2 * 3 * 40 * 40 * 2 - 1, False)):
+        monkeypatch.setattr(data, "free_memory", lambda free=free: free)
+        with nullcontext() if fits else pytest.raises(ResourceError, match=r"a\.hdr: 9,600 bytes .* --bands"):
+            Scene.read(open_cube(path))
+
+
+@pytest.mark.parametrize(
+    ("size", "held", "patch"),
+    [
+        ((31, 64), None, 28),  # whose half is less than four coarse pixels
+        ((32, 64), Window(16, 32, 16, 32), 32),  # left of the held-out part
+        ((64, 40), Window(32, 20, 32, 20), 32),  # above it
+        ((67, 67), Window(34, 34, 32, 32), 32),
+    ],
+)
+def test_the_last_quarter_is_held_out_and_patches_are_as_large_as_the_rest_allows(tmp_path, size, held, patch):
+    scene = Scene.read(open_cube(written(tmp_path / "a.hdr", picture(1, *size))))
+    assert scene.held_out(4) == held
+    assert scene.largest_patch(4) == patch
 
 
 @pytest.mark.parametrize("dtype", ["<i2", "<i4", "<f4", "<f8"])

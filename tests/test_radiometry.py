@@ -68,6 +68,26 @@ def limits(radiometry):
         (meta("<f4"), survey(0, 70), None, (0, 70), "from the data"),
         (meta("<i2"), survey(-50, 4000), None, (0, 4000), "from the data"),
         (meta("<i2"), survey(-3000, 4000), None, (-3000, 4000), "from the data"),
+        # On both sides of each edge that the rule names.
+        (meta(reflectance_scale=10000.0), survey(0, 11), None, (0, 10000), "scale factor"),
+        (meta(reflectance_scale=10000.0), survey(0, 10), None, (0, 10), "from the data.*contradict"),
+        (meta(reflectance_scale=100.0), survey(0, 1000), None, (0, 100), "scale factor"),
+        (meta(reflectance_scale=100.0), survey(0, 1001), None, (0, 1001), "from the data.*contradict"),
+        (meta(gains=(1e-5,) * 2), survey(0, 5100), None, (0, 100000), "gain"),
+        (meta(gains=(1e-5,) * 2), survey(0, 4900), None, (0, 4900), "from the data"),
+        (meta("<f4"), survey(-0.5, 1.5), None, (0, 1), "as they are"),
+        (meta("<f4"), survey(-0.51, 1.5), None, (-0.51, 1.5), "from the data"),
+        (meta("<f4"), survey(0, 1.51), None, (0, 1.51), "from the data"),
+        (meta("<f4"), survey(0, 0.051), None, (0, 1), "as they are"),
+        (meta("<f4"), survey(0, 0.049), None, (0, 0.049), "from the data"),
+        (meta("<i2"), survey(-399, 4000), None, (0, 4000), "from the data"),
+        (meta("<i2"), survey(-401, 4000), None, (-401, 4000), "from the data"),
+        (meta("<i2"), survey(-100, -20), None, (-100, -20), "from the data"),
+        (meta("<i2"), survey(0, 0), None, (0, 1), "from the data"),
+        # A few hot pixels say nothing, unless nothing else is bright.
+        (meta(reflectance_scale=1e4), replace(survey(0, 1e6), top=4000.0), None, (0, 10000), "scale factor"),
+        (meta(), replace(survey(0, 60000), top=4000.0), None, (0, 4000), "from the data"),
+        (meta(), replace(survey(0, 700), top=0.0), None, (0, 700), "from the data"),
     ],
 )
 def test_the_rule_decides_and_says_why(described, found, chosen, expected, says):
@@ -115,6 +135,21 @@ def test_integers_come_back_exactly(pixels):
     assert wide.dtype == pixels.dtype
 
 
+@pytest.mark.parametrize(("low", "lowest"), [(0, 0), (5, 0), (-1, -400)])
+def test_no_number_is_negative_where_the_scene_has_none(low, lowest):
+    radiometry = Radiometry.of(meta("<i2"), survey(low, 4000))
+    out = radiometry.from_unit(np.full((2, 1, 1), -0.1), np.dtype("<i2"))
+    assert out.ravel().tolist() == [lowest] * 2
+
+
+def test_large_whole_numbers_keep_their_differences():
+    base = 2_000_000_000
+    radiometry = Radiometry.of(meta("<i4"), survey(base, base + 100), (base, base + 100))
+    unit = radiometry.to_unit(np.array([[[base + 1, base + 50]]], "<i4"))
+    np.testing.assert_allclose(unit.ravel(), [0.01, 0.5], rtol=1e-5)
+    assert radiometry.from_unit(unit, np.dtype("<i4")).ravel().tolist() == [base + 1, base + 50]
+
+
 @pytest.mark.parametrize("dtype", ["u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4"])
 def test_what_does_not_fit_is_clipped_not_wrapped(dtype):
     radiometry = Radiometry((1.0,), (0.0,), "test")
@@ -154,6 +189,17 @@ def test_the_ends_of_64_bits_stand_in_holes_again(dtype, nothing):
     refuse_narrow(np.dtype(dtype), meta(dtype, nodata=float(nothing)), survey(10, 80))
 
 
+@pytest.mark.parametrize("nodata", [-1.7976931348623157e308, math.inf, math.nan, -9999.0])
+def test_holes_of_floats_stay_holes_whatever_stands_for_them(nodata):
+    # Many a float32 file has the smallest float64 as its nodata value, which it cannot hold.
+    pixels = np.array([[[0.5, np.nan]]], "f4")
+    radiometry = Radiometry.of(meta("f4", nodata=nodata), survey(0, 1, bands=1))
+    written = radiometry.finish(*radiometry.prepare(pixels), pixels.dtype)
+    assert valid(written, nodata).ravel().tolist() == [True, False]
+    hole = float(written[0, 0, 1])
+    assert hole == nodata or math.isnan(hole)
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_a_float_estimate_that_is_nodata_stays_an_estimate(dtype):
     radiometry = Radiometry((1.0,), (0.0,), "test", nodata=0.0, floor=0.0)
@@ -168,6 +214,10 @@ def test_a_float_estimate_that_is_nodata_stays_an_estimate(dtype):
         ("u1", {"dtype": "<u2"}, (0, 3000), "holds 0 to 255.*0 to 3000"),
         ("u2", {"dtype": "<f4"}, (-0.1, 1), "-0.1 to 1"),
         ("u2", {"dtype": "<f4"}, (0, 1), "round the scene's numbers, 0 to 1, away"),
+        ("u2", {"dtype": "<f4"}, (5, 14.9), "round the scene's numbers, 5 to 14.9, away"),
+        ("u2", {"dtype": "<f4"}, (5, 15), None),
+        ("u1", {"dtype": "<u2"}, (0, 3), None),  # which are whole already
+        ("i2", {"dtype": "<f4", "nodata": -999.5}, (0, 900), r"cannot hold .* nodata value, -999\.5"),
         ("u2", {"dtype": "<f4", "nodata": -9999.0}, (0, 900), "cannot hold .* nodata value, -9999"),
         ("i2", {"dtype": "<f4", "nodata": -9999.0}, (0, 900), None),
         ("i2", {"dtype": "<f4", "nodata": math.nan}, (0, 900), None),
@@ -176,6 +226,7 @@ def test_a_float_estimate_that_is_nodata_stays_an_estimate(dtype):
         ("f4", {"dtype": "<f8", "nodata": -1.7e308}, (0, 1), "cannot hold .* nodata value, -1.7e"),
         ("f4", {"dtype": "<f8", "nodata": math.nan}, (0, 1), None),
         ("f4", {"dtype": "<f4", "nodata": -3.40282346639e38}, (0, 1), None),  # as other tools round it
+        ("f4", {"dtype": "<f8", "nodata": -math.inf}, (0, 1), None),
     ],
 )
 def test_a_type_that_cannot_hold_the_scene_is_refused(dtype, described, found, says):
@@ -203,7 +254,15 @@ def test_a_survey_counts_only_what_is_valid(tmp_path):
     assert (found.minimum, found.maximum) == (np.nanmin(there), np.nanmax(there))
     assert found.means == pytest.approx(np.nanmean(there, (1, 2)))
     assert found.nodata_share == pytest.approx(8 / 40)
+    assert found.top == pytest.approx(np.nanpercentile(there, 99.9))
     assert found.looked_at == 1
+
+
+def test_the_mean_of_small_floats_does_not_overflow():
+    pixels = np.full((1, 40, 40), 100, "f2")
+    pixels[0, 0] = 300
+    found = Survey.of(Cube("half", CubeMeta(*pixels.shape, pixels.dtype), pixels))
+    assert found.means == pytest.approx([105])
 
 
 def test_a_band_without_any_valid_number_is_not_usable(tmp_path):
@@ -237,6 +296,7 @@ def test_what_a_partial_survey_did_not_see_is_not_taken_for_absent(tmp_path, mon
         assert part.minimum > 0
         assert part.usable_bands(cube.meta) == (0, 1)
         assert part.means[1] == 7
+        assert part.nodata_share == pytest.approx(2 / 3, abs=0.05)  # of what was looked at
         assert Radiometry.of(cube.meta, part).floor == -math.inf
 
 
@@ -246,8 +306,9 @@ def test_nothing_but_nodata_and_empty_ranges_are_refused(tmp_path):
         pass
     with pytest.raises(FormatError, match="every pixel is nodata"):
         Survey.of(open_cube(tmp_path / "a.hdr"))
-    with pytest.raises(UsageError, match="--range"):
-        Radiometry.of(meta(), survey(0, 1), (5, 5))
+    for ends in ((5, 5), (5, 4), (0, math.inf), (0, math.nan)):
+        with pytest.raises(UsageError, match="--range"):
+            Radiometry.of(meta(), survey(0, 1), ends)
 
 
 def test_holes_need_a_number_that_stands_for_them():
@@ -288,6 +349,36 @@ def test_holes_of_bad_bands_are_none_of_the_scene(tmp_path):
         with create_cube(tmp_path / f"{good}.hdr", described) as cube:
             cube.write(described.window, pixels)
             assert Survey.of(cube).holes == good
+    pixels[1] = np.nan  # which is an empty band and not a hole in one
+    with open_cube(written(tmp_path / "empty.hdr", pixels)) as cube:
+        assert not Survey.of(cube).holes
+
+
+@pytest.mark.parametrize(
+    ("fill", "count", "said"),
+    [
+        (-9999, 30, True),
+        (-9999, 1, False),
+        (-9998, 30, False),
+        (9.969209968386869e36, 30, True),
+        (150, 4000, False),
+    ],
+)
+def test_what_other_products_fill_holes_with_is_told_of_where_there_is_much_of_it(tmp_path, fill, count, said):
+    pixels = np.random.default_rng(0).uniform(100, 200, (2, 50, 50)).astype("f4")
+    pixels.reshape(-1)[:count] = fill
+    with open_cube(written(tmp_path / "a.hdr", pixels)) as cube:
+        notes = Survey.of(cube).notes
+    assert [float(note.split()[-1]) for note in notes] == ([np.float32(fill)] if said else [])
+    assert all("0.6% of the numbers" in note for note in notes)
+
+
+def test_bad_bands_say_nothing_though_the_good_ones_hold_one_number(tmp_path):
+    pixels = np.random.default_rng(0).normal(0, 1e6, (2, 9, 9)).astype("f4")
+    pixels[0] = 0.5
+    with open_cube(written(tmp_path / "a.hdr", pixels, good_bands=(True, False))) as cube:
+        found = Survey.of(cube)
+    assert (found.minimum, found.top, found.maximum) == (0.5, 0.5, 0.5)
 
 
 def test_only_what_is_doubtful_is_looked_at_twice(tmp_path, monkeypatch):
@@ -391,6 +482,20 @@ def test_a_survey_reads_whole_chunks(tmp_path, monkeypatch, suffix):
     assert found.means == pytest.approx(pixels.mean((1, 2)))
     assert all(window.row % 7 == window.column % 16 == bands.start % 2 == 0 for window, bands in asked)
     assert len(asked) == 5 * 3 * 2  # of four bands and of two
+
+
+def test_what_a_file_keeps_in_blocks_too_large_for_memory_is_read_by_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr("pdenet_cli.survey.LARGEST_BLOCK", 6 * 30 * 40 - 1)
+    monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", 500)
+    pixels = np.random.default_rng(0).random((6, 30, 40)).astype("f4")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("cube", data=pixels, chunks=pixels.shape, compression="gzip")
+    with open_cube(tmp_path / "a.h5", axes="brc") as cube:
+        really, sizes = cube.read, []
+        monkeypatch.setattr(cube, "read", lambda *words: sizes.append((part := really(*words)).size) or part)
+        found = Survey.of(cube)
+    assert max(sizes) <= 500
+    assert found.means == pytest.approx(pixels.mean((1, 2)))
 
 
 @pytest.mark.parametrize(("across", "every"), [(1, 5), (2, 2), (3, 2), (4, 6), (7, 3), (5, 1), (3, 1000)])

@@ -4,12 +4,12 @@ from operator import attrgetter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdenet_cli import Window
 from pdenet_cli.errors import ResourceError
-from pdenet_cli.tiling import Plan, plan_tiles
+from pdenet_cli.tiling import Plan, Tile, plan_tiles
 
 plans = st.builds(
     lambda rows, columns, bands, skipped, halo, band_halo, tile, depth: Plan(
@@ -36,6 +36,7 @@ largest = attrgetter("largest")  # a memory of one byte per voxel
 
 
 @given(plans)
+@settings(deadline=None)
 def test_tiles_cover_the_scene_once_and_their_margins_stay_inside(plan):
     seen = np.zeros((plan.scene.rows, plan.scene.columns), int)
     for tile in plan.tiles:
@@ -46,6 +47,7 @@ def test_tiles_cover_the_scene_once_and_their_margins_stay_inside(plan):
 
 
 @given(plans)
+@settings(deadline=None)
 def test_spans_compute_every_usable_band_once_and_own_every_band_of_the_file(plan):
     last = plan.usable[-1] + 3  # the file may go on with unusable bands
     computed, owned = [], []
@@ -60,6 +62,7 @@ def test_spans_compute_every_usable_band_once_and_own_every_band_of_the_file(pla
 
 
 @given(plans)
+@settings(deadline=None)
 def test_the_counted_work_is_the_work_of_the_tiles(plan):
     depths = [len(span.padded) for span in plan.spans]
     areas = [tile.padded.rows * tile.padded.columns for tile in plan.tiles]
@@ -70,6 +73,7 @@ def test_the_counted_work_is_the_work_of_the_tiles(plan):
 
 
 @given(plans, st.integers(2, 300_000))
+@settings(deadline=None)
 def test_a_plan_fits_or_is_refused(plan, most):
     arguments = plan.scene, plan.scale, plan.usable, plan.halo, plan.band_halo, most, largest
     try:
@@ -79,6 +83,33 @@ def test_a_plan_fits_or_is_refused(plan, most):
         return
     assert chosen.largest <= most
     assert chosen.voxels >= len(plan.usable) * plan.scene.rows * plan.scene.columns
+
+
+def test_a_scene_is_cut_into_even_tiles_and_a_halo_of_nothing_is_one():
+    plan = plan_tiles(Window(0, 0, 1200, 700), 4, range(3), 0, 0, 1 << 40, largest, tile=1024)
+    assert {(tile.core.rows, tile.core.columns) for tile in plan.tiles} == {(600, 700)}
+    assert all(tile.padded == tile.core for tile in plan.tiles)
+
+
+def test_a_network_that_looks_everywhere_is_given_the_whole_scene():
+    scene = Window(0, 0, 20, 90)
+    plan = plan_tiles(scene, 4, range(3), None, None, 1 << 40, largest, tile=30)
+    assert [tile.padded for tile in plan.tiles] == [scene] * 3
+
+
+def test_of_all_plans_that_fit_the_one_with_the_least_work_is_taken():
+    chosen = plan_tiles(Window(0, 0, 100, 100), 4, range(40), 8, 4, 60_000, largest)
+    sides, depths = range(8, 101), range(1, 41)
+    others = [Plan(chosen.scene, 4, chosen.usable, 8, 4, side, depth) for side in sides for depth in depths]
+    least = min(plan.voxels for plan in others if plan.largest <= 60_000)
+    assert chosen.voxels <= 1.1 * least  # sides are tried about 12 % apart
+
+
+def test_the_memory_that_would_do_is_told():
+    with pytest.raises(ResourceError, match=r"takes 2,560 bytes of memory .*, 2,559 are allowed") as met:
+        plan_tiles(Window(0, 0, 64, 64), 4, range(10), 4, None, 2559, largest)
+    assert "--tile" in str(met.value)
+    assert plan_tiles(Window(0, 0, 64, 64), 4, range(10), 4, None, 2560, largest).largest == 2560
 
 
 def test_what_fits_whole_is_not_cut():
@@ -100,8 +131,17 @@ def test_a_network_that_needs_the_whole_spectrum_gets_it():
 
 
 @given(plans)
+@settings(deadline=None)
 def test_half_a_tile_and_the_other_half_are_the_tile(plan):
     tile = plan.tiles[-1]
     halves = tile.halves(plan.halo, plan.scene)
     assert sum(half.core.rows * half.core.columns for half in halves) == tile.core.rows * tile.core.columns
     assert len(halves) == (1 if (tile.core.rows, tile.core.columns) == (1, 1) else 2)
+    assert all(half.padded == half.core.grown(plan.halo, within=plan.scene) for half in halves)
+
+
+def test_a_tile_is_halved_across_its_longer_side():
+    for rows, columns, half in ((9, 4, (5, 4)), (4, 9, (4, 5)), (6, 6, (3, 6))):
+        scene = Window(0, 0, rows, columns)
+        assert (first := Tile(scene, scene, 4).halves(1, scene)[0].core).rows == half[0]
+        assert first.columns == half[1]

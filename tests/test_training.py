@@ -10,12 +10,14 @@ import pytest
 import torch
 from skimage.metrics import peak_signal_noise_ratio
 
-from pdenet_cli.degradation import Degradation, bicubic_up
+from pdenet_cli import open_cube
+from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import TrainingError
 from pdenet_cli.models import load_model
 from pdenet_cli.networks import Network
 from pdenet_cli.tools.train import Plan, train
 from pdenet_cli.training import loop
+from pdenet_cli.training.data import Scene
 from pdenet_cli.training.journal import read_journal
 from pdenet_cli.training.loop import Validated
 from pdenet_cli.training.patches import Patches
@@ -23,6 +25,7 @@ from pdenet_cli.training.processes import ALONE
 from pdenet_cli.training.recipe import RECIPES, SHARP, recipe_for
 from pdenet_cli.training.trainer import Trainer, new_network
 from pdenet_cli.training.validation import _score, held_out_parts, validate
+from tests.cubes import written
 
 
 def plan(cubes, **changes):
@@ -99,6 +102,37 @@ def test_holes_are_no_truth_to_be_scored_against(scenes):
     assert held_out_parts([lost], Degradation(4), seed=0) == []
 
 
+def test_of_a_large_part_the_middle_is_scored(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 1000, (2, 300, 340)).astype("<u2")
+    scene = Scene.read(open_cube(written(tmp_path / "a.hdr", pixels)), (0, 1000))
+    (part,) = held_out_parts([scene], Degradation(4), seed=0)
+    # From row 150 and column 170 on, 148 x 168 whole pixels of the coarse grid; of these 128 in the middle.
+    np.testing.assert_allclose(part.high[0], pixels[:, 158:286, 190:318] / 1000, atol=1e-6)
+    torch.testing.assert_close(part.low, bicubic_down(part.high, 4))
+
+
+def test_scenes_of_one_name_are_both_scored_and_the_network_learns_on(scenes):
+    parts = held_out_parts([scenes[0], replace(scenes[1], name="a")], Degradation(4), seed=0)
+    network = new_network("template", "tiny", 4, 0)
+    scores = validate(network, parts, None, torch.device("cpu"))
+    assert list(scores["cubes"]) == ["a", "a (2)"]
+    assert scores["psnr"] == pytest.approx(np.mean([cube["psnr"] for cube in scores["cubes"].values()]))
+    assert network.training
+
+
+def test_the_mean_of_the_samples_is_scored_and_one_of_them_beside_it(scenes):
+    parts = held_out_parts(scenes[:1], Degradation(4), seed=0)
+    network = new_network("pdenet", "tiny", 4, 0)
+    draw = network.draw(torch.Generator().manual_seed(0), 3)
+    scores = validate(network, parts, draw, torch.device("cpu"))
+    with torch.no_grad():
+        each = torch.cat([network(parts[0].low, draw[i]) for i in range(3)])
+    for name, estimate in (("psnr", each.mean(0)), ("single_psnr", each[0])):
+        wanted = _score(estimate[None], parts[0].high, parts[0].there)["psnr"]
+        assert scores[name] == pytest.approx(wanted, abs=1e-4)
+    assert scores["draws"] == 3
+
+
 def test_validation_is_told_beside_bicubic(cubes, tmp_path):
     told = []
     train(plan(cubes), tmp_path / "m.safetensors", watch=told.append)
@@ -121,6 +155,42 @@ def test_a_batch_steps_as_its_elements_one_by_one(scenes):
         trainer.one_by_one = one_by_one
         losses.append([trainer.advance(done).loss for done in (0.1, 0.3, 0.5, 0.9)])
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+
+
+def test_a_run_starts_as_near_to_bicubic_as_its_recipe_says_and_as_its_seed_says():
+    low = torch.rand(1, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+    whole, tenth, other = (
+        new_network("template", "tiny,stages=1", 4, seed, start) for seed, start in ((5, 1.0), (5, 0.1), (6, 1.0))
+    )
+    with torch.no_grad():
+        away, near, elsewhere = (network(low) - bicubic_up(low, 4) for network in (whole, tenth, other))
+    torch.testing.assert_close(near, 0.1 * away, rtol=1e-3, atol=1e-6)
+    assert away.abs().max() > 1e-3
+    assert not torch.allclose(elsewhere, away, atol=1e-3)
+
+
+@pytest.mark.parametrize(("average", "kept"), [(0.0, 0.0), (0.998, 0.1)])
+def test_what_is_kept_is_a_running_mean_that_soon_forgets_its_start(scenes, average, kept):
+    recipe = replace(RECIPES["fast"](4), patch=16, bands=3, average=average)
+    network = new_network("template", "tiny", 4, seed=0)
+    trainer = Trainer(network, Patches(scenes, recipe, 4, seed=0), Degradation(4), torch.device("cpu"))
+    before = [weight.detach().clone() for weight in network.parameters()]
+    trainer.advance(0.1)
+    for mean, old, new in zip(trainer.product.parameters(), before, network.parameters(), strict=True):
+        torch.testing.assert_close(mean, kept * old + (1 - kept) * new.detach())
+    assert any(not torch.equal(old, new) for old, new in zip(before, network.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(("fresh", "steps"), [(True, 1), (False, 3)])
+def test_adam_starts_anew_with_the_masks_if_the_recipe_says_so(scenes, fresh, steps):
+    recipe = replace(RECIPES["fast"](4), patch=16, bands=3, fresh=fresh)
+    network = new_network("pdenet", "tiny", 4, seed=0)
+    trainer = Trainer(network, Patches(scenes, recipe, 4, seed=0), Degradation(4), torch.device("cpu"))
+    for done in (0.0, 0.1, 0.5):
+        trainer.advance(done)
+    assert max(int(known["step"]) for known in trainer.learner.adam.state.values()) == steps
+    trainer.advance(0.6)
+    assert max(int(known["step"]) for known in trainer.learner.adam.state.values()) == steps + 1
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])

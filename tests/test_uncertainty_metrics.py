@@ -322,6 +322,12 @@ def test_means_leave_out_what_a_scene_has_not(evaluated):
     assert mean_trust([one, gap])["AUSE"] == one.values["AUSE"]
 
 
+def test_what_is_promised_is_said_of_the_level_that_is_asked_for(models, truths):
+    told = contest(models, ("calibrated",), level=0.8).run(truths[:1]).to_dict()
+    assert told["level"] == 0.8
+    assert told["models"]["calibrated"]["guarantee"].startswith("The 80% interval")
+
+
 def test_another_number_of_samples_than_the_calibrations_is_told(models, truths):
     (note,) = contest(models, ("calibrated",), (2,)).run(truths[:1]).notes
     assert "calibrated with 4 samples" in note

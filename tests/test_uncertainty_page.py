@@ -161,6 +161,60 @@ def test_a_line_is_broken_where_wavelengths_are_missing_or_start_over(places, br
     assert breaks(places) == broken
 
 
+def test_the_page_tells_its_script_what_the_cubes_are():
+    cubes = some_cubes()
+    text = page_of(cubes)
+    facts = json.loads(re.search(r'id="facts">(.*?)</script>', text)[1])
+    assert facts["extent"] == [ROWS, COLUMNS]
+    assert facts["range"] == pytest.approx([np.nanmin(cubes["low"].array), np.nanmax(cubes["high"].array)])
+    assert (facts["places"], facts["nm"], facts["breaks"], facts["unit"]) == (list(WAVES), True, [], "")
+    bare = {name: in_memory(cube.array, nodata=cube.meta.nodata) for name, cube in cubes.items()}
+    percent = page_of(bare, dataclasses.replace(FACTS, unit="percent"))
+    facts = json.loads(re.search(r'id="facts">(.*?)</script>', percent)[1])
+    assert (facts["places"], facts["nm"], facts["unit"]) == ([0, 1, 2, 3, 4, 5], False, " %")
+    gap = (450.0, 460.0, 470.0, 700.0, 710.0, 720.0)
+    bare["mean"] = in_memory(cubes["mean"].array, nodata=0, wavelengths=gap, wavelength_units="nm")
+    assert json.loads(re.search(r'id="facts">(.*?)</script>', page_of(bare))[1])["breaks"] == [3]
+
+
+def test_what_to_bear_in_mind_is_on_the_page():
+    cubes = some_cubes()
+    told = dataclasses.replace(FACTS, notes=("Mind <this>.", "And that."), record={"seed": 17})
+    text = page_of(cubes, told)
+    for words in ("Mind &lt;this&gt;.", "And that.", "intervals at 90 %", "8 samples", "&quot;seed&quot;: 17"):
+        assert words in text
+    assert "intervals at" not in page_of(cubes, dataclasses.replace(FACTS, level=None))
+
+
+@pytest.mark.parametrize("hot", [False, True])
+def test_the_colour_scale_says_where_it_ends_and_what_has_no_colour(hot):
+    cubes = some_cubes()
+    risk = np.full((1, ROWS, COLUMNS), 2000, "<f4")
+    if hot:
+        risk[0, 0, 0], risk[0, 1, 1] = 9000, np.nan
+    text = from_cubes(cubes["mean"], None, None, in_memory(risk, nodata=float("nan")), FACTS)
+    assert ("2000 and more, the file" in text) == hot
+    assert ("no data</span>" in text) == hot
+
+
+def test_levels_and_shares_are_those_of_all_pixels():
+    risk = np.arange(1, ROWS * COLUMNS + 1, dtype="<f4").reshape(1, ROWS, COLUMNS)
+    risk[0, 0] = np.nan
+    cube = in_memory(risk, nodata=float("nan"))
+    sight = Sight.of(some_cubes()["mean"], cube, longest=20)
+    assert (sight.step, sight.risk.shape) == (3, (14, 20))
+    for level, share in sight.levels:
+        assert share == (risk[np.isfinite(risk)] > level).mean()
+    assert sight.more
+    assert sight.top == pytest.approx(np.nanpercentile(risk[0, ::3, ::3], 99.5))
+
+
+def test_a_map_with_a_single_bright_pixel_has_a_colour_for_it():
+    risk = np.zeros((1, ROWS, COLUMNS), "<f4")
+    risk[0, 3, 3] = 7
+    assert Sight.of(some_cubes()["mean"], in_memory(risk)).top == 7
+
+
 # Levels.
 
 
@@ -221,6 +275,13 @@ def test_the_picture_has_the_map_a_colour_bar_and_a_legend_for_nothing(shape):
     holed = imread(io.BytesIO(risk_png(risk, "field: std", "std, the file's numbers")))
     grey = (np.abs(holed[..., :3].astype(int) - 204).max(-1) < 3).sum()
     assert grey > (np.abs(whole[..., :3].astype(int) - 204).max(-1) < 3).sum() or shape == (1, 1)
+
+
+def test_the_axes_of_the_picture_count_the_pixels_of_the_scene():
+    risk = np.ones((20, 30), np.float32)
+    every, third = (imread(io.BytesIO(risk_png(risk, "field", "std", step))) for step in (1, 3))
+    assert every.shape == third.shape
+    assert (every != third).any(-1).mean() > 1e-4  # other numbers along the axes
 
 
 def test_a_name_with_dollars_is_no_formula():

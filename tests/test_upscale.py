@@ -6,19 +6,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
 
-from pdenet_cli import CubeMeta, open_cube
+from pdenet_cli import CubeMeta, Survey, open_cube
 from pdenet_cli.cli.sharpening import Draws
 from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.errors import UsageError
 from pdenet_cli.inference import Posterior
-from pdenet_cli.models import load_model
+from pdenet_cli.models import bicubic_model, load_model
 from pdenet_cli.summaries import Question
 from pdenet_cli.tools.maps import Maps
-from pdenet_cli.tools.sharpen import output_paths
+from pdenet_cli.tools.sharpen import Job, Settings, output_paths
 from tests.conftest import PEAK, calibration, on_linux
 from tests.cubes import picture, rewritten, written
 
@@ -140,6 +141,9 @@ def test_the_report_tells_what_was_asked_and_what_the_maps_show(pdenet, scene, m
         for above in told["above"]:
             np.testing.assert_allclose(above["share"], (values > above["level"]).mean())
     assert set(report["maps"]) == {"std", "cv", "angle", "consistency", "interval", "risk"}
+    levels = {name: [above["level"] for above in told["above"]] for name, told in report["maps"].items()}
+    assert levels["std"] == levels["interval"] == [10, 20, 50, 100, 200, 500, 1000, 2000]  # of 10000
+    assert levels["risk"] == [1, 2, 5, 10, 20, 50]
     assert maps["interval_low"].meta.reflectance_scale == 10000
     assert "0.8" in maps["interval_low"].meta.extra["description"]
     assert "angle" not in report["outputs"]  # a band alone has none
@@ -273,6 +277,37 @@ def test_a_dry_run_tells_and_writes_nothing(pdenet, scene, models, tmp_path):
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_a_forecast_is_of_all_files_and_all_samples(scene, models, tmp_path, monkeypatch):
+    monkeypatch.setattr(Posterior, "seconds_per_voxel", lambda self, low: 0.5)
+    model = load_model(models / "pdenet.safetensors")
+    jobs = (
+        Job(scene, tmp_path / "fine.hdr", Posterior(model, samples), Settings(maps=("std",), tile=20))
+        for samples in (2, 6)
+    )
+    few, many = (job.forecast() for job in jobs)
+    assert (few.tiles, few.tile) == (4, 20)
+    assert few.seconds >= 0.5 * 5 * 40 * 30 * 2  # and more, for tiles have margins
+    assert many.seconds == 3 * few.seconds
+    assert set(few.outputs) == {"mean", "std", "std_merged"}
+    assert few.bytes_on_disk == 160 * 120 * (5 * 2 + 5 * 4 + 4)
+
+
+def test_a_scene_is_read_and_cut_as_the_user_says(tmp_path):
+    pixels = picture(3, 12, 10)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["mine"], file["other"] = pixels.transpose(1, 2, 0), pixels[:, :5]
+    options = dict(variable="mine", axes="rcb", value_range=(0, 500), halo=5, tile=6)
+    job = Job(tmp_path / "a.h5", tmp_path / "b.tif", Posterior(bicubic_model(2), 1), Settings(**options))
+    list(job.run())
+    told = json.loads((tmp_path / "b.report.json").read_text())["job"]
+    assert (told["radiometry"]["reason"], told["halo"]) == ("range given: 0 to 500", 5)
+    with open_cube(tmp_path / "b.tif") as fine:
+        assert fine.meta.shape() == (3, 24, 20)
+        np.testing.assert_allclose(
+            fine.read(), bicubic_up(torch.from_numpy(pixels * 1.0)[None], 2)[0].clip(0), atol=1
+        )
+
+
 def test_one_bad_scene_of_several_does_not_stop_the_others(pdenet, scene, models, tmp_path):
     (tmp_path / "bad.tif").write_text("no picture")
     out = tmp_path / "out"
@@ -401,6 +436,51 @@ def test_a_merged_map_keeps_the_scale_that_all_bands_share(models, gains):
     assert merged.gains == ((0.0001,) if len(set(gains)) == 1 else None)
     assert (merged.bands, merged.offsets, merged.wavelengths) == (1, None, None)
     assert merged.extra["solar irradiance"] == "{1}"
+
+
+def test_a_map_says_what_its_numbers_are(models):
+    scaled = dict(gains=(0.1, 0.1), offsets=(5.0, 5.0), reflectance_scale=100.0, nodata=-1.0)
+    shown = dict(wavelengths=(500, 600), wavelength_units="nm", default_bands=(1, 0, 0))
+    maps = Maps(
+        ("std", "share", "interval"), Question(), Posterior(load_model(models / "calibrated.safetensors"), 2)
+    )
+    metas = dict(maps.metas(CubeMeta(2, 8, 8, np.dtype("<i2"), **scaled, **shown)))
+    told = {name: (meta.gains, meta.offsets, meta.reflectance_scale) for name, meta in metas.items()}
+    assert told["interval_low"] == ((0.1, 0.1), (5.0, 5.0), 100)
+    assert told["interval_high_merged"] == ((0.1,), (5.0,), 100)
+    assert told["std"] == ((0.1, 0.1), None, 100)  # a spread has no offset
+    assert told["share"] == (None, None, None)
+    assert all(np.isnan(meta.nodata) and meta.dtype == np.float32 for meta in metas.values())
+    assert (metas["std"].wavelengths, metas["std"].default_bands) == ((500, 600), (1, 0, 0))
+    assert (metas["std_merged"].wavelength_units, metas["std_merged"].default_bands) == (None, None)
+
+
+def test_only_maps_that_are_calibrated_speak_of_the_calibration(models):
+    posterior = Posterior(load_model(models / "calibrated.safetensors"), 2)  # not the 4 of its calibration
+    plain, interval = (Maps(names, Question(), posterior) for names in (("std",), ("interval",)))
+    assert (plain.misfits(), plain.facts()["calibration"]) == ((), None)
+    assert "4 samples" in interval.misfits()[0]
+    assert interval.facts()["calibration"]["samples"] == 4
+
+
+def test_whole_numbers_need_no_nan(tmp_path):
+    scene = written(tmp_path / "a.hdr", picture(2, 12, 12).astype("<f4"), nodata=float("nan"))
+    list(Job(scene, tmp_path / "b.tif", Posterior(bicubic_model(2), 1), Settings(dtype="int16")).run())
+    with open_cube(tmp_path / "b.tif") as fine:
+        assert (fine.meta.dtype, fine.meta.nodata) == (np.int16, None)
+
+
+def test_what_is_written_rests_on_all_of_the_scene(tmp_path, monkeypatch):
+    monkeypatch.setattr(Survey.of.__func__, "__defaults__", (500,))
+    monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", 2 * 50)
+    pixels = picture(2, 50, 50).astype("<f4") + 1
+    pixels[0, 0, 0] = -70
+    scene, posterior = written(tmp_path / "a.hdr", pixels), Posterior(bicubic_model(2), 1)
+    shares = [
+        Job(scene, tmp_path / "b.tif", posterior, Settings(forecast=forecast)).survey.looked_at < 1
+        for forecast in (True, False)
+    ]
+    assert shares == [True, False]
 
 
 def test_scenes_of_one_name_and_several_formats_are_not_mixed_up(pdenet, scene, models, tmp_path):
