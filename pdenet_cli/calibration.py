@@ -201,6 +201,10 @@ class Calibration:
             "true values in the mean over such scenes, each of these with probability "
             f"{100 * (1 - self.delta):g}% over the choice of the calibration scenes."
         )
+        if learned := sum(bool(scene.get("learned")) for scene in self.scenes):
+            return (
+                f"{sentence} But the model has learned from {learned} of these scenes: nothing is proved by them."
+            )
         parts = sum(scene.get("part", "whole") != "whole" for scene in self.scenes)
         if not parts:
             return sentence

@@ -397,6 +397,12 @@ def test_a_scene_that_the_model_was_trained_on_is_named(scenes, models, tmp_path
             said, output = [], tmp_path / f"{generation}{bands}.safetensors"
             calibrate(str(path), scenes[:2], output, Settings(bands=bands), samples=2, say=said.append)
             assert [scenes[0].name in text and "trained on" in text for text in said] == [True]
+            made = Calibration.of(read_header(output).spec)
+            assert [scene["learned"] for scene in made.scenes] == [True, False]
+            assert "learned from 1 of these scenes: nothing is proved" in made.guarantee
+        asked = dict(samples=2, certify=True, delta=0.5)
+        with pytest.raises(UsageError, match="certifies nothing"):
+            calibrate(str(path), scenes[:1], tmp_path / "no.safetensors", Settings(level=0.4), **asked)
         notes = Contest([str(path)], [2], 0, "cpu", Settings()).run(scenes[:2]).notes
         assert [scenes[0].name in text for text in notes if "trained on" in text] == [True]
 

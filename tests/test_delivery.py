@@ -410,7 +410,7 @@ def broken_off(scene, models, tmp_path):
 
     def go_on(**changes):
         said = []
-        settings = sharpen.Settings(resume=True, **{"tile": 8} | changes)
+        settings = sharpen.Settings(**{"tile": 8, "resume": True} | changes)
         job = sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings)
         first = next(steps := job.run(said.append))
         list(steps)
@@ -428,6 +428,11 @@ def test_a_resumed_run_goes_on_or_says_why_it_starts_again(scene, models, tmp_pa
     assert first == (0, 4)
     assert "other tiles" in said[0]
     np.testing.assert_allclose(np.fromfile(tmp_path / "fine.img", "<i2"), np.frombuffer(whole, "<i2"), atol=1)
+    for name in ("fine.hdr", "fine.img", "fine.report.json"):
+        (tmp_path / name).unlink()
+    first, said = broken_off(scene, models, tmp_path)(resume=False)
+    assert first == (0, 20)
+    assert "--resume would have gone on" in said[0]
 
 
 @pytest.mark.parametrize(

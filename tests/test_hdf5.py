@@ -1,6 +1,7 @@
 """HDF5 and netCDF-4 against h5py and netCDF4, satellite products, and files that lead elsewhere."""
 
 import dataclasses
+import json
 import shlex
 import subprocess
 import sys
@@ -116,6 +117,29 @@ def test_bands_never_lie_between_rows_and_columns(suffix, tmp_path):
         assert cube.meta.interleave == "bsq"
         np.testing.assert_array_equal(cube.read(), pixels)
         np.testing.assert_array_equal(cube.read(Window(1, 2, 3, 2)), pixels[:, 1:4, 2:4])
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".nc", ".zarr"])
+@pytest.mark.parametrize(
+    ("gains", "offsets", "spoken"),
+    [
+        ((0.1, 0.1), (2.0, 2.0), {"scale_factor": 0.1, "add_offset": 2.0}),
+        ((0.1, 0.1), None, {"scale_factor": 0.1}),
+        ((0.1, 0.2), (2.0, 2.0), {}),  # an offset without its gain would mislead whoever applies it
+        ((0.1, 0.1), (2.0, 3.0), {}),
+    ],
+)
+def test_a_scale_is_told_whole_or_not_at_all_to_other_tools(suffix, gains, offsets, spoken, tmp_path):
+    scene = tmp_path / f"a{suffix}"
+    write(scene, numbers((2, 3, 4), "<i2"), gains=gains, offsets=offsets)
+    meta = open_cube(scene).meta
+    assert (meta.gains, meta.offsets) == (gains, offsets)
+    if suffix == ".zarr":
+        found = json.loads((scene / "cube" / ".zattrs").read_text())
+    else:
+        with h5py.File(scene) as file:
+            found = dict(file["cube"].attrs)
+    assert {name: found[name] for name in ("scale_factor", "add_offset") if name in found} == spoken
 
 
 def test_types_that_netcdf_lacks_are_refused(tmp_path):

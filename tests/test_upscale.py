@@ -2,16 +2,20 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import h5py
 import numpy as np
 import pytest
 import torch
+import typer
 
 from pdenet_cli import CubeMeta, Survey, open_cube
+from pdenet_cli.cli import app
 from pdenet_cli.cli.sharpening import Draws
 from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.errors import UsageError
@@ -436,6 +440,11 @@ def test_a_merged_map_keeps_the_scale_that_all_bands_share(models, gains):
     assert merged.gains == ((0.0001,) if len(set(gains)) == 1 else None)
     assert (merged.bands, merged.offsets, merged.wavelengths) == (1, None, None)
     assert merged.extra["solar irradiance"] == "{1}"
+    low = dict(
+        Maps(("interval",), Question(), Posterior(load_model(models / "calibrated.safetensors"), 2)).metas(fine)
+    )
+    alone = low["interval_low_merged"]  # an offset without its gain means nothing
+    assert (alone.gains, alone.offsets) == (((0.0001,), (0.0,)) if len(set(gains)) == 1 else (None, None))
 
 
 def test_a_map_says_what_its_numbers_are(models):
@@ -521,3 +530,55 @@ def test_fewer_samples_than_asked_for_are_told_of(pdenet, make_cube, models, tmp
     assert ran.returncode == 0, ran.stderr
     assert "8 samples, not 16" in " ".join(ran.stderr.split())
     assert json.loads((tmp_path / "maps" / "scene.report.json").read_text())["job"]["samples"] == 8
+
+
+def test_both_files_of_a_scene_are_one_scene(pdenet, make_cube, tmp_path):
+    make_cube("b.hdr")
+    make_cube("c.tif")
+    every = sorted(tmp_path.glob("*.*"))  # as a shell makes it of *
+    assert [path.name for path in every] == ["b.hdr", "b.img", "c.tif"]
+    ran = pdenet("upscale", *every, "-o", tmp_path / "fine", "--model", "bicubic", "--scale", 2)
+    assert ran.returncode == 0, ran.stderr
+    assert {path.name for path in (tmp_path / "fine").glob("*_x2.[!r]*")} == {"b_x2.hdr", "b_x2.img", "c_x2.tif"}
+
+
+def test_maps_go_into_a_folder_and_not_into_one_with_the_name_of_a_file(pdenet, make_cube, tmp_path):
+    scene, _ = make_cube()
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "m.tif")
+    assert ran.returncode == 2
+    assert "give a folder" in ran.stderr
+    assert not (tmp_path / "m.tif").exists()
+
+
+@on_linux
+@pytest.mark.skipif(getattr(os, "geteuid", int)() == 0, reason="nothing is forbidden to root")
+def test_a_file_that_may_not_be_read_stops_no_other(pdenet, make_cube, tmp_path):
+    make_cube("a.tif")
+    secret, _ = make_cube("b.tif")
+    secret.chmod(0)
+    many = ("--model", "bicubic", "--scale", 2, "-o", tmp_path / "fine")
+    assert pdenet("upscale", secret, *many).returncode == 3
+    assert pdenet("upscale", tmp_path / "a.tif", secret, *many).returncode == 7
+    assert (tmp_path / "fine" / "a_x2.tif").exists()
+
+
+def test_arguments_are_opened_by_us_and_not_by_the_parser():
+    # Else a file without permission is a matter of usage, and stops a whole batch.
+    for command in typer.main.get_command(app).commands.values():
+        for argument in (p for p in command.params if isinstance(p.type, click.Path) and p.nargs == -1):
+            assert not argument.type.readable, command.name
+
+
+def test_a_map_says_its_own_unit_and_name(pdenet, models, tmp_path):
+    about = dict(variable="radiance", extra={"units": "W/m2", "long_name": "radiance", "title": "mine"})
+    scene = written(tmp_path / "a.nc", picture(3, 9, 7).astype("<f4"), **about)
+    model = ("--model", models / "pdenet.safetensors", "--samples", 2, "--no-page")
+    maps = ("--map", "share", "--map", "angle", "--map", "std")
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "maps", *model, *maps)
+    assert ran.returncode == 0, ran.stderr
+    for name, unit in (("share", "percent"), ("angle_merged", "degrees"), ("std", "W/m2")):
+        with open_cube(tmp_path / "maps" / f"a_{name}.nc") as cube:
+            assert cube.meta.extra["units"] == unit
+            assert cube.meta.variable == name.removesuffix("_merged")
+            assert cube.meta.extra["title"] == "mine"
+            assert "long_name" not in cube.meta.extra

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def calibrate(
     model: Annotated[str, typer.Argument(help="A model's name or its file.")],
-    scenes: Annotated[list[Path], typer.Argument(help="Cubes that the model was not trained on.")],
+    scenes: Annotated[list[Path], typer.Argument(readable=False, help="Cubes that the model was not trained on.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The calibrated model.", metavar="MODEL")],
     level: Annotated[float, typer.Option(help="The share of true values that intervals are to hold.")] = 0.9,
     delta: Annotated[float, typer.Option(help="How probable it may be that these scenes mislead.")] = 0.1,

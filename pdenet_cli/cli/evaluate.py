@@ -47,7 +47,10 @@ class PixelCommand(TyperCommand):
 
 def evaluate(
     files: Annotated[
-        list[Path], typer.Argument(help="ESTIMATE and TRUTH; with --model any number of TRUTHs.", metavar="CUBES")
+        list[Path],
+        typer.Argument(
+            readable=False, help="ESTIMATE and TRUTH; with --model any number of TRUTHs.", metavar="CUBES"
+        ),
     ],
     model: Annotated[
         list[str] | None,

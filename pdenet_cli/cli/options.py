@@ -19,7 +19,9 @@ def _seed(number: int) -> int:
 
 Scenes = Annotated[
     list[Path],
-    typer.Argument(help="Cubes: ENVI header or data file, TIFF, MAT, HDF5, netCDF, Zarr, folder of PNGs."),
+    typer.Argument(
+        readable=False, help="Cubes: ENVI header or data file, TIFF, MAT, HDF5, netCDF, Zarr, folder of PNGs."
+    ),
 ]
 Variable = Annotated[
     str | None, typer.Option("--var", help="The variable or dataset that holds the pixels.", metavar="NAME")

@@ -21,7 +21,10 @@ from pdenet_cli.cli.sharpening import parse_bands
 
 def train(
     data: Annotated[
-        list[Path], typer.Argument(help="Cubes, or folders of cubes at any depth, in any format that is read.")
+        list[Path],
+        typer.Argument(
+            readable=False, help="Cubes, or folders of cubes at any depth, in any format that is read."
+        ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model to write (.safetensors).")],
     scale: Annotated[int, typer.Option(help="How many times finer the pixels become.", min=2)] = 4,

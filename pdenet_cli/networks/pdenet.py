@@ -7,7 +7,7 @@ between them. Masks are per channel, so one sample's masks go into the weights a
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
+from math import log, prod
 from typing import ClassVar, Literal, get_args, get_type_hints
 
 import torch
@@ -163,9 +163,10 @@ class LearnedDegradation(nn.Module):
             # The main lobe of the antialiased bicubic, around the centre of the low-resolution pixel.
             self.taps = 2 * self.scale - self.scale % 2
             self.first_tap = (self.scale - self.taps) // 2
-            x = (torch.arange(self.taps) - (self.taps - 1) / 2).abs() / self.scale
-            lobe = 1.5 * x**3 - 2.5 * x**2 + 1
-            logits = torch.outer(lobe, lobe).log()
+            # Not by torch: where a network is built without memory, its arithmetic takes seconds to load.
+            x = [abs(tap - (self.taps - 1) / 2) / self.scale for tap in range(self.taps)]
+            lobe = [log(1.5 * d**3 - 2.5 * d**2 + 1) for d in x]
+            logits = torch.tensor([[row + column for column in lobe] for row in lobe])
         self.logits = nn.Parameter(logits)
 
     def kernel(self) -> Tensor:

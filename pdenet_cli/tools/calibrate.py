@@ -79,7 +79,7 @@ def calibrate(
     posterior = _posterior(source, samples, seed, device, settings)
     learned = posterior.model.spec.learned()
     degradation = settings.degradation(learned)
-    known, failed = _measured(scenes, posterior, degradation, settings, watch, say)
+    known, failed = _measured(scenes, posterior, degradation, settings, watch, say, certify=certify)
     errors = [own for _, own in known]
     fit = partial(Calibration.fit, errors, level=level, delta=delta, certify=certify)
     made = fit(
@@ -122,6 +122,8 @@ def _measured(
     settings: Settings,
     watch: Watch,
     say: Say,
+    *,
+    certify: bool,
 ) -> tuple[list[tuple[dict[str, Any], Errors]], dict[str, str]]:
     """What is known of each scene, and the errors on it; and the scenes that failed, and why."""
     inputs = _hashed(scenes, settings)
@@ -129,6 +131,11 @@ def _measured(
     failed: dict[str, str] = {}
     for path in scenes:
         try:
+            learned = trained_on(path, settings, posterior.model.spec)
+            if learned and certify:
+                raise UsageError(f"{path}: the model was trained on this scene, which certifies nothing.")
+            if learned:
+                say(f"{path}: the model was trained on this scene, so its intervals will be too narrow on others.")
             found = _errors(path, posterior, degradation, settings, partial(watch, path.name), say)
         except PdenetError as error:
             if len(scenes) == 1:
@@ -138,7 +145,8 @@ def _measured(
                 first = next(iter(failed.values()))
                 raise type(error)(f"None of {len(scenes)} scenes can be used; {first}") from error
             continue
-        known.append(({"name": path.name, "inputs": inputs[path], "part": settings.part}, found))
+        fact = {"name": path.name, "inputs": inputs[path], "part": settings.part, "learned": learned}
+        known.append((fact, found))
     return known, failed
 
 
@@ -178,8 +186,6 @@ def _errors(
     """The errors on one scene."""
     spec = posterior.model.spec
     with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
-        if trained_on(path, settings, spec):
-            say(f"{path}: the model was trained on this scene, so its intervals will be too narrow on others.")
         truth = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands, say=say)
         low = coarse(truth, degradation, posterior.seed, settings.memory)
         guess = Guess(*(scratch(Path(folder), low, spec.scale) for _ in range(4)))

@@ -43,7 +43,7 @@ class Journal:
         differ = sorted(k for k in job if k != "plan" and job[k] != begun.get(k))
         if differ:
             raise OutputError(
-                f"{self.path.parent}: the broken-off run had another {', '.join(differ)}. "
+                f"{self.path}: the broken-off run had another {', '.join(differ)}. "
                 "Use the same options, or leave out --resume to start again."
             )
         return begun, steps

@@ -22,6 +22,8 @@ UNITS = {"value": "the file's numbers", "spread": "the file's numbers", "percent
 LEVELS = {"percent": (1, 2, 5, 10, 20, 50), "degrees": (0.1, 0.2, 0.5, 1, 2, 5)}
 OF_RANGE = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # of what 0..1 is in the file: levels of a spread
 MEDIAN_VALUES = 1 << 20
+OF_THE_SCENE = ("long_name", "standard_name")  # in headers, what is true of a scene and not of a map
+OF_ITS_NUMBERS = ("units", "unittype", "data units")  # and what is not true of percent and degrees
 
 
 class Maps:
@@ -143,6 +145,8 @@ class Maps:
         """On the same ground, float32, NaN where there is nothing."""
         numbers = summary.unit in ("value", "spread")
         says = summary.answer(self.question)
+        foreign = OF_THE_SCENE if numbers else OF_THE_SCENE + OF_ITS_NUMBERS
+        own = {"description": f"{summary.name}: {says}"} | ({} if numbers else {"units": UNITS[summary.unit]})
         meta = replace(
             fine,
             dtype=np.dtype("<f4"),
@@ -150,14 +154,15 @@ class Maps:
             offsets=fine.offsets if summary.unit == "value" else None,  # a spread takes the gain, never the offset
             gains=fine.gains if numbers else None,
             reflectance_scale=fine.reflectance_scale if numbers else None,
-            extra=dict(fine.extra) | {"description": f"{summary.name}: {says}"},
+            variable=summary.name,
+            extra={name: value for name, value in fine.extra.items() if name.lower() not in foreign} | own,
         )
         if not merged:
             return meta
         lists: dict[str, Any] = dict.fromkeys(CubeMeta.PER_BAND) | {"band_names": (says,)}
-        for name in ("gains", "offsets"):
-            if len(set(all_alike := getattr(meta, name) or ())) == 1:  # else it has no one meaning
-                lists[name] = all_alike[:1]
+        scaling = {name: values for name in ("gains", "offsets") if (values := getattr(meta, name))}
+        if all(len(set(values)) == 1 for values in scaling.values()):  # else a pixel has no one meaning
+            lists |= {name: values[:1] for name, values in scaling.items()}
         return replace(meta.with_bands(slice(0, 1)), default_bands=None, wavelength_units=None, **lists)
 
 

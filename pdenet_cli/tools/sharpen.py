@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 
 from pdenet_cli.cube import CubeMeta, Window
 from pdenet_cli.errors import FormatError, UsageError
-from pdenet_cli.formats import open_cube, output_format, usual_suffix, writable_suffixes, zarr_store
+from pdenet_cli.formats import files_of, open_cube, output_format, usual_suffix, writable_suffixes, zarr_store
 from pdenet_cli.formats.output import Output, is_file, is_folder, unwritable
 from pdenet_cli.inference import Posterior, halo_for, super_resolve
 from pdenet_cli.radiometry import Radiometry, refuse_narrow
@@ -148,6 +149,8 @@ class Job:
         begun = self._begun(job, say) if self.settings.resume else None
         steps: list[str] = []
         if begun is None:
+            if self.delivery.journal.steps and not self.settings.resume:
+                say("A run that broke off here is begun anew; --resume would have gone on with it.")
             self.delivery.begin(job | {"plan": self._tiling})
         else:
             told, steps = begun
@@ -267,6 +270,21 @@ class Job:
         )
 
 
+def each_once(scenes: Sequence[Path], settings: Settings) -> list[Path]:
+    """The scenes without those that are a scene before by another of its files, as b.img is b.hdr."""
+    kept: list[Path] = []
+    alike: dict[tuple[Path, str], set[Path]] = {}
+    names = [(scene.parent, scene.name.partition(".")[0]) for scene in scenes]
+    often = Counter(names)
+    for scene, name in zip(scenes, names, strict=True):
+        # Opened only where names are alike: there may be thousands.
+        own = files_of(scene, settings.variable, settings.axes)[0] if often[name] > 1 else ()
+        if not alike.setdefault(name, set()) & set(own):
+            kept.append(scene)
+        alike[name] |= set(own)
+    return kept
+
+
 def output_paths(scenes: Sequence[Path], output: Path, scale: int, *, folder: bool) -> list[Path]:
     """Where each scene's result goes: to `output` itself, or into it if it is a folder or there are several.
 
@@ -274,7 +292,7 @@ def output_paths(scenes: Sequence[Path], output: Path, scale: int, *, folder: bo
     """
     if not folder and len(scenes) == 1 and output.suffix and (not is_folder(output) or _is_store(output)):
         return [output]
-    if is_file(output) or (not is_folder(output) and not folder and output.suffix.lower() in writable_suffixes()):
+    if is_file(output) or (not is_folder(output) and output.suffix.lower() in writable_suffixes()):
         raise UsageError(f"{output}: give a folder, not the name of a file.")
     try:
         output.mkdir(exist_ok=True)

@@ -181,9 +181,11 @@ def layout(meta: CubeMeta) -> list[Part]:
     if meta.georeference != Georeference():
         parts.append(Part("spatial_ref", (), np.zeros((), "<i4"), words.spoken_place(meta.georeference)))
         said["grid_mapping"] = "spatial_ref"
-    for ours, theirs in (("data_gain_values", "scale_factor"), ("data_offset_values", "add_offset")):
-        if len(set(said.get(ours, ()))) == 1:  # one for all bands has a name that every CF tool applies
-            said[theirs] = said.pop(ours)[0]
+    scaling = {"data_gain_values": "scale_factor", "data_offset_values": "add_offset"}
+    told = [name for name in scaling if name in said]
+    # One for all bands has a name that every CF tool applies, and one without the other would mislead it.
+    if all(len(set(said[name])) == 1 for name in told):
+        said |= {scaling[name]: said.pop(name)[0] for name in told}
     said |= {n: v for n, v in words.spoken_extra(meta, said).items() if not _is_internal(n)}
     axes = tuple(DIMENSIONS[axis] for axis in INTERLEAVES[meta.interleave])
     return [*parts, Part(_variable_name(meta.variable), axes, None, said)]
