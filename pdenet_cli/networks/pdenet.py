@@ -6,9 +6,10 @@ between them. Masks are per channel, so one sample's masks go into the weights a
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import log, prod
-from typing import ClassVar, Literal, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
 import torch
 import torch.nn.functional as F
@@ -95,7 +96,7 @@ class TemplateNet(Network):
         """What no mask has touched yet: the enlarged cube, and the features that the first stage starts with."""
         first = self.stages[0]
         assert isinstance(first, Stage)
-        with torch.autocast(low.device.type, enabled=False):  # half precision is for features, not for the image
+        with _in_full(low):
             large = self.upsample(low, self.scale)
         return large, first.start(low)
 
@@ -109,7 +110,7 @@ class TemplateNet(Network):
         return high
 
     def degrade(self, high: Tensor) -> Tensor:
-        with torch.autocast(high.device.type, enabled=False):
+        with _in_full(high):
             return self.degradation(high)  # type: ignore[no-any-return]
 
     def starting_from(self, weights: Mapping[str, Tensor], scale: int) -> dict[str, Tensor]:
@@ -131,6 +132,13 @@ class TemplateNet(Network):
         }
         kernel = {name: w for name, w in own.items() if name.startswith("degradation.")}
         return {**weights, **more, **tails, **kernel}
+
+
+def _in_full(image: Tensor) -> AbstractContextManager[Any]:
+    """Where half precision is on, it is off in here: it is for features, not for the image."""
+    kind = image.device.type
+    halved = kind != "meta" and torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if halved else nullcontext()
 
 
 class PDENet(TemplateNet):

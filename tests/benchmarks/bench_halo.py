@@ -50,7 +50,8 @@ def _result(posterior: Posterior, unit: np.ndarray, plan: Plan) -> np.ndarray:
     out = np.empty((len(unit), plan.scene.rows * scale, plan.scene.columns * scale), np.float32)
     for tile in plan.tiles:
         low = np.ascontiguousarray(unit[(slice(None), *tile.padded.slices)])
-        out[(slice(None), *tile.target.slices)] = posterior.samples(low, slice(None), tile.crop)[0]
+        crop = tile.core.relative_to(tile.padded).scaled(tile.scale)
+        out[(slice(None), *tile.target.slices)] = posterior.samples(low, slice(None), crop)[0]
     return out
 
 
