@@ -582,3 +582,14 @@ def test_a_map_says_its_own_unit_and_name(pdenet, models, tmp_path):
             assert cube.meta.variable == name.removesuffix("_merged")
             assert cube.meta.extra["title"] == "mine"
             assert "long_name" not in cube.meta.extra
+
+
+def test_a_dry_run_tells_what_is_in_the_way(pdenet, make_cube, tmp_path):
+    scene, _ = make_cube()
+    (tmp_path / "fine.tif").write_text("mine")
+    words = ("upscale", scene, "-o", tmp_path / "fine.tif", "--model", "bicubic", "--dry-run")
+    ran = pdenet(*words)
+    assert ran.returncode == 0, ran.stderr
+    assert "want --overwrite" in ran.stdout
+    assert "want --overwrite" not in pdenet(*words, "--overwrite").stdout
+    assert json.loads(pdenet(*words, "--json").stdout)["in_the_way"] == [str(tmp_path / "fine.tif")]

@@ -177,6 +177,9 @@ def _show_forecast(scene: Path, forecast: Forecast) -> None:
     table.add_row("memory", f"about {size_text(forecast.bytes_of_memory)}")
     table.add_row("tiles", f"{forecast.tiles} of {forecast.tile} x {forecast.tile} pixels, {forecast.bands} bands")
     table.add_row("time", f"about {time_text(forecast.seconds)} on this machine")
+    if there := forecast.in_the_way:
+        others = f" and {len(there) - 1} more" if len(there) > 1 else ""
+        table.add_row("exists", escape(f"{there[0]}{others}: the run will want --overwrite"))
     out.print(table)
 
 

@@ -95,6 +95,12 @@ class Delivery:
         """Stop where something would be replaced without having been told to."""
         refuse_existing((*self._finals, *self._shown, self.report_path), self.overwrite)
 
+    @property
+    def in_the_way(self) -> list[Path]:
+        """What is there and would be replaced without having been told to."""
+        every = (*self._finals, *self._shown, self.report_path)
+        return [] if self.overwrite else [path for path in every if path.exists()]
+
     def made(self, job: dict[str, Any]) -> Report | None:
         """The report of an earlier run that made these very cubes, if they are all still there."""
         report = Report.read(self.report_path)

@@ -61,6 +61,7 @@ class Forecast:
     tile: int  # longest side, input pixels
     bands: int  # of a tile
     seconds: float
+    in_the_way: tuple[str, ...] = ()  # files for which the run would want --overwrite
 
 
 class Job:
@@ -191,6 +192,7 @@ class Job:
             tile=self.plan.tile,
             bands=self.plan.depth,
             seconds=self.posterior.seconds_per_voxel(unit) * self.plan.voxels * len(self.posterior),
+            in_the_way=() if self.settings.resume else tuple(map(str, self.delivery.in_the_way)),
         )
 
     def _tiles(
