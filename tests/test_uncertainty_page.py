@@ -5,6 +5,7 @@ import io
 import json
 import re
 import zlib
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -525,3 +526,19 @@ def test_nothing_sticks_out_of_a_narrow_window(opened):
         assert page.value("document.documentElement.scrollWidth <= innerWidth")
     page.ask("Emulation.clearDeviceMetricsOverride")
     assert page.value("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
+
+
+@needs_browser
+@pytest.mark.parametrize("size", [1e-9, 1.2e-6, 1e-4, 7e-5, 2.4e-4, 1e-2, 1, 123, 5e4])
+def test_labels_of_the_colour_scale_never_meet(opened, size):
+    cubes = some_cubes()
+    cubes["risk"] = in_memory((size * cubes["risk"].array).astype("<f4"), nodata=float("nan"))
+    page = opened(cubes)
+    for width in (1280, 780, 320):
+        page.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+        texts = '[...document.querySelectorAll(".bar div span, .bar > span")]'
+        *labels, end = page.value(f"{texts}.map(text => text.getBoundingClientRect().toJSON())")
+        assert len(labels) >= 3
+        assert all(one["right"] + 4 < other["left"] for one, other in pairwise(labels))
+        assert all(end["top"] >= label["bottom"] or end["bottom"] <= label["top"] for label in labels)
+    page.ask("Emulation.clearDeviceMetricsOverride")
