@@ -289,6 +289,11 @@ def test_a_name_with_dollars_is_no_formula():
     assert risk_png(np.ones((4, 5), np.float32), "field$1_$^.hdr: std", "std")
 
 
+def test_a_name_in_letters_that_the_font_lacks_is_no_warning(recwarn):
+    assert risk_png(np.ones((4, 5), np.float32), "田野.hdr: std", "std")
+    assert not [warning for warning in recwarn if "Glyph" in str(warning.message)]
+
+
 def test_an_empty_map_makes_a_picture_and_a_page():
     cubes = some_cubes()
     empty = in_memory(np.full((1, ROWS, COLUMNS), np.nan, "<f4"), nodata=float("nan"))
