@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from skimage.io import imread
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
 from pdenet_cli import Radiometry, Survey, open_cube
+from pdenet_cli.cli.evaluate import _gain
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.evaluation import study, trial, view
@@ -486,6 +488,27 @@ def test_the_command_prints_a_table_and_writes_a_page(pdenet, truth, models, tmp
     text = page.read_text()
     assert "row 30, column 20" in text
     assert check_page(text)["images"] == 2 * (4 + 3 + 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "rise", "fall"),
+    [
+        ("MPSNR", "dB ↑", "+0.500", "!-0.500"),
+        ("SAM", "° ↓", "!+0.500", "-0.500"),
+        ("CC", "↑", "+0.5000", "!-0.5000"),
+    ],
+)
+def test_a_loss_is_marked_whichever_way_is_better(name, head, rise, fall):
+    metric = next(metric for metric in PROTOCOLS["pdenet"].metrics(4) if metric.name == name)
+    assert metric.direction == head
+    assert [_gain(metric, value, 1.0) for value in (1.5, 0.5)] == [rise, fall]
+    assert "!" not in _gain(metric, 1.0, 1.0) + _gain(metric, np.nan, 1.0)
+
+
+def test_the_table_says_what_its_mark_means(pdenet, truth, models):
+    ran = pdenet("evaluate", "--model", models["plain"], truth[0])
+    assert re.search(r"gain +!-\d", ran.stdout)
+    assert "gain: over bicubic, ! where worse" in ran.stdout
 
 
 @pytest.mark.parametrize(
