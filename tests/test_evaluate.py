@@ -20,6 +20,7 @@ from pdenet_cli.cli.evaluate import _gain
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.evaluation import study, trial, view
+from pdenet_cli.georeference import Georeference
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import Model, ModelSpec, save_model
 from pdenet_cli.networks.pdenet import PDENet, TemplateNet
@@ -148,6 +149,42 @@ def test_bands_that_are_not_the_same_are_told_of(tmp_path, shift, said):
     ]
     notes = evaluate_files(*paths, None, Settings()).notes
     assert any("wavelengths" in note and f"{shift} nm" in note for note in notes) == said
+
+
+UTM = "EPSG:32616"
+GRID = (5e5, 30.0, 0.0, 4e6, 0.0, -30.0)
+
+
+@pytest.mark.parametrize(
+    ("transform", "crs", "said"),
+    [
+        (GRID, UTM, ""),
+        ((5e5 + 2, *GRID[1:]), UTM, ""),
+        ((5e5 + 9, *GRID[1:]), UTM, "lie 0.3 pixels apart on the ground"),
+        ((*GRID[:3], 4e6 - 60, *GRID[4:]), UTM, "lie 2 pixels apart on the ground"),
+        ((5e5, 30.3, 0.0, 4e6, 0.0, -30.0), UTM, "lie 0.406 pixels apart on the ground"),  # at the far end
+        (GRID, "EPSG:32617", "different coordinate systems, EPSG:32616 and EPSG:32617"),
+        (GRID, 'PROJCS["WGS 84 / UTM zone 16N"]', ""),
+        ((-87.0, 3e-4, 0.0, 36.1, 0.0, -3e-4), 'GEOGCS["WGS 84"]', "do not lie on the same ground"),
+        (None, None, ""),
+    ],
+)
+def test_cubes_of_other_places_are_told_of(tmp_path, transform, crs, said):
+    places = Georeference(GRID, UTM), Georeference(transform, crs)
+    paths = [
+        written(tmp_path / name, smooth(**SIZE).astype("<f4"), georeference=place)
+        for name, place in zip(("a.tif", "b.tif"), places, strict=True)
+    ]
+    notes = [note for note in evaluate_files(*paths, None, Settings()).notes if "The two" in note]
+    assert [said in note for note in notes] == ([True] if said else [])
+
+
+def test_turned_grids_are_compared_in_their_own_pixels():
+    turned = Georeference((0.0, 0.0, 2.0, 0.0, 4.0, 0.0))  # columns go up by 4, rows right by 2
+    moved = dataclasses.replace(turned, transform=(1.0, 0.0, 2.0, 1.0, 4.0, 0.0))
+    assert turned.strays(moved, 7, 9) == pytest.approx(0.5)
+    flat = Georeference((0.0,) * 6)
+    assert flat.strays(turned, 7, 9) == turned.strays(Georeference(), 7, 9) == 0
 
 
 def test_a_truth_with_holes_that_nobody_declared_is_told_of(models, tmp_path):
