@@ -160,9 +160,9 @@ GRID = (5e5, 30.0, 0.0, 4e6, 0.0, -30.0)
     [
         (GRID, UTM, ""),
         ((5e5 + 2, *GRID[1:]), UTM, ""),
-        ((5e5 + 9, *GRID[1:]), UTM, "lie 0.3 pixels apart on the ground"),
-        ((*GRID[:3], 4e6 - 60, *GRID[4:]), UTM, "lie 2 pixels apart on the ground"),
-        ((5e5, 30.3, 0.0, 4e6, 0.0, -30.0), UTM, "lie 0.406 pixels apart on the ground"),  # at the far end
+        ((5e5 + 9, *GRID[1:]), UTM, "lie up to 0.3 pixels apart on the ground"),
+        ((*GRID[:3], 4e6 - 60, *GRID[4:]), UTM, "lie up to 2 pixels apart on the ground"),
+        ((5e5, 30.3, 0.0, 4e6, 0.0, -30.0), UTM, "lie up to 0.406 pixels apart on the ground"),  # at the far end
         (GRID, "EPSG:32617", "different coordinate systems, EPSG:32616 and EPSG:32617"),
         (GRID, 'PROJCS["WGS 84 / UTM zone 16N"]', ""),
         ((-87.0, 3e-4, 0.0, 36.1, 0.0, -3e-4), 'GEOGCS["WGS 84"]', "do not lie on the same ground"),
@@ -248,6 +248,17 @@ def test_blocks_of_any_size_give_the_same_scores(truth, tmp_path, monkeypatch):
     cut = evaluate_files(guess, path, None, Settings(look=True)).scenes[0]
     assert cut.systems["guess.hdr"].values == pytest.approx(whole.systems["guess.hdr"].values, rel=1e-9)
     np.testing.assert_array_equal(cut.look.errors["guess.hdr"], whole.look.errors["guess.hdr"])
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 1, 1), (1, 1, 5)])
+def test_the_smallest_cubes_are_scored(pdenet, tmp_path, shape):
+    paths = [
+        written(tmp_path / name, np.full(shape, number, "<f4"), georeference=Georeference(GRID, UTM))
+        for name, number in (("guess.hdr", 1), ("truth.hdr", 2))
+    ]
+    ran = pdenet("evaluate", *paths, "--html", tmp_path / "page.html")
+    assert ran.returncode == 0, ran.stderr
+    assert "0.50000" in ran.stdout  # RMSE, where 0..1 is 0..2
 
 
 def test_ergas_knows_the_scale(truth, tmp_path):

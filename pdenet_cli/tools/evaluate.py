@@ -105,7 +105,7 @@ def _other_ground(own: CubeMeta, truth: CubeMeta) -> list[str]:
     apart = theirs.strays(ours, truth.columns, truth.rows)
     if apart <= SAME_PLACE:
         return []
-    how = f"lie {apart:.3g} pixels apart on the" if codes[0] == codes[1] else "do not lie on the same"
+    how = f"lie up to {apart:.3g} pixels apart on the" if codes[0] == codes[1] else "do not lie on the same"
     return [f"The two {how} ground; {told}"]
 
 
