@@ -25,6 +25,8 @@ from pdenet_cli.pages.risk import risk_png
 from pdenet_cli.pages.sight import Packed, Sight, Spectra, breaks, packed, round_levels, shares_above, spectra_of
 from pdenet_cli.pages.uncertainty import Facts, from_cubes, share_text, uncertainty_page
 from pdenet_cli.picture import coloured
+from pdenet_cli.report import Report
+from pdenet_cli.tools.page import _notes
 from tests.browser import Browser, needs_browser
 from tests.test_upscale import calibration
 
@@ -185,6 +187,14 @@ def test_what_to_bear_in_mind_is_on_the_page():
     for words in ("Mind &lt;this&gt;.", "And that.", "intervals at 90 %", "8 samples", "&quot;seed&quot;: 17"):
         assert words in text
     assert "intervals at" not in page_of(cubes, dataclasses.replace(FACTS, level=None))
+
+
+def test_a_guarantee_is_followed_by_what_flat_and_edge_are():
+    promise = {"guarantee": calibration().guarantee}
+    calibrated, bare = (Report({"uncertainty": {"calibration": c}}, {}, {}, 0.0) for c in (promise, None))
+    (note,) = _notes(calibrated)
+    assert re.search(r"\(flat, .*\(edge, .* Flat is where the input .* at most 0\.0005 .*, edge is every", note)
+    assert list(_notes(bare)) == []
 
 
 @pytest.mark.parametrize("hot", [False, True])
