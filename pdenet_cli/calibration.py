@@ -30,6 +30,10 @@ FLOOR = 1e-4  # unit values: where all samples agree, the truth still does not
 ROUGH = 0.3  # of the input's roughness: what it has of detail at its finest, it lacks still finer
 LEVEL = 0.9  # of intervals, where nothing else is asked for
 EDGE = 5e-4  # of the roughness: below it nothing is to be seen there, not even noise
+STRATA_SAY = (
+    f"Flat is where the input hardly varies around a pixel (its roughness is at most {EDGE:g} of its range 0..1), "
+    "edge is everywhere else."
+)
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99, 0.995)
 
 # Of error / spread: so fine that the next edge above a factor is less than 1 % away.

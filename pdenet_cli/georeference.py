@@ -42,6 +42,22 @@ class Georeference:
         x0, xc, xr, y0, yc, yr = self.transform
         return x0 + xc * column + xr * row, y0 + yc * column + yr * row
 
+    def strays(self, other: Georeference, columns: int, rows: int) -> float:
+        """How many of its own pixels another grid of this size lies away from it, at the corner where it is most.
+
+        0 where one of them is on no ground, or this one's pixels have no size.
+        """
+        if self.transform is None or other.transform is None:
+            return 0.0
+        _, xc, xr, _, yc, yr = self.transform
+        area = xc * yr - xr * yc
+        most = 0.0
+        for corner in ((0, 0), (columns, 0), (0, rows), (columns, rows)) if area else ():
+            (x, y), (u, v) = self.ground(*corner), other.ground(*corner)
+            across, down = ((u - x) * yr - (v - y) * xr) / area, ((v - y) * xc - (u - x) * yc) / area
+            most = max(most, abs(across), abs(down))
+        return most
+
     def upscaled(self, factor: int) -> Georeference:
         """The same ground under a grid `factor` times finer."""
         transform = self.transform

@@ -54,6 +54,11 @@ class Metric:
     halo: int = 0  # so many pixels around a window belong to its sums, as far as the scene reaches
     digits: int = 3  # worth printing
 
+    @property
+    def direction(self) -> str:
+        """Its unit, and an arrow to where it is better."""
+        return f"{self.unit} {'↑' if self.better == 'higher' else '↓'}".strip()
+
     def best(self, values: Sequence[float]) -> float:
         """The best of some scores."""
         known = [value for value in values if not np.isnan(value)]

@@ -35,9 +35,21 @@ def rgb_bands(meta: CubeMeta) -> tuple[int, int, int]:
 
 def quicklook(cube: Cube, longest: int = 1024) -> Picture:
     """An RGB picture of a cube, at most `longest` pixels a side, each colour stretched by itself."""
+    return np.stack([stretched(channel) for channel in _channels(cube, longest)], axis=-1)
+
+
+def map_quicklook(cube: Cube, longest: int = 1024) -> Picture:
+    """The same of a map, whose black means something: nothing is hatched grey, and a single band has colours."""
+    channels = _channels(cube, longest)
+    nothing = np.isnan(np.stack(channels).sum(0))
+    if cube.meta.bands == 1:
+        return coloured(np.where(nothing, np.nan, stretched(channels[0])), 255)
+    return _hatched(np.stack([stretched(channel) for channel in channels], axis=-1), nothing)
+
+
+def _channels(cube: Cube, longest: int) -> list[NDArray[np.float64]]:
     step = thinning(cube.meta, longest)
-    channels = [thinned(cube, band, step) for band in rgb_bands(cube.meta)]
-    return np.stack([stretched(channel) for channel in channels], axis=-1)
+    return [thinned(cube, band, step) for band in rgb_bands(cube.meta)]
 
 
 def thinning(meta: CubeMeta, longest: int) -> int:
@@ -70,9 +82,13 @@ def coloured(values: NDArray[np.floating], top: float, colours: str = "cividis")
 
     share = np.nan_to_num(values / (top or 1.0)).clip(0, 1)
     picture = np.rint(255 * colormaps[colours](share)[..., :3]).astype(np.uint8)
-    striped = np.add.outer(*map(np.arange, values.shape)) % 8 < 2
-    picture[~np.isfinite(values)] = NOTHING
-    picture[~np.isfinite(values) & striped] = HATCH
+    return _hatched(picture, ~np.isfinite(values))
+
+
+def _hatched(picture: Picture, nothing: NDArray[np.bool_]) -> Picture:
+    striped = np.add.outer(*map(np.arange, nothing.shape)) % 8 < 2
+    picture[nothing] = NOTHING
+    picture[nothing & striped] = HATCH
     return np.ascontiguousarray(picture)
 
 

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -15,9 +16,11 @@ from skimage.io import imread
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
 from pdenet_cli import Radiometry, Survey, open_cube
+from pdenet_cli.cli.evaluate import _gain
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.evaluation import study, trial, view
+from pdenet_cli.georeference import Georeference
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import Model, ModelSpec, save_model
 from pdenet_cli.networks.pdenet import PDENet, TemplateNet
@@ -148,6 +151,42 @@ def test_bands_that_are_not_the_same_are_told_of(tmp_path, shift, said):
     assert any("wavelengths" in note and f"{shift} nm" in note for note in notes) == said
 
 
+UTM = "EPSG:32616"
+GRID = (5e5, 30.0, 0.0, 4e6, 0.0, -30.0)
+
+
+@pytest.mark.parametrize(
+    ("transform", "crs", "said"),
+    [
+        (GRID, UTM, ""),
+        ((5e5 + 2, *GRID[1:]), UTM, ""),
+        ((5e5 + 9, *GRID[1:]), UTM, "lie up to 0.3 pixels apart on the ground"),
+        ((*GRID[:3], 4e6 - 60, *GRID[4:]), UTM, "lie up to 2 pixels apart on the ground"),
+        ((5e5, 30.3, 0.0, 4e6, 0.0, -30.0), UTM, "lie up to 0.406 pixels apart on the ground"),  # at the far end
+        (GRID, "EPSG:32617", "different coordinate systems, EPSG:32616 and EPSG:32617"),
+        (GRID, 'PROJCS["WGS 84 / UTM zone 16N"]', ""),
+        ((-87.0, 3e-4, 0.0, 36.1, 0.0, -3e-4), 'GEOGCS["WGS 84"]', "do not lie on the same ground"),
+        (None, None, ""),
+    ],
+)
+def test_cubes_of_other_places_are_told_of(tmp_path, transform, crs, said):
+    places = Georeference(GRID, UTM), Georeference(transform, crs)
+    paths = [
+        written(tmp_path / name, smooth(**SIZE).astype("<f4"), georeference=place)
+        for name, place in zip(("a.tif", "b.tif"), places, strict=True)
+    ]
+    notes = [note for note in evaluate_files(*paths, None, Settings()).notes if "The two" in note]
+    assert [said in note for note in notes] == ([True] if said else [])
+
+
+def test_turned_grids_are_compared_in_their_own_pixels():
+    turned = Georeference((0.0, 0.0, 2.0, 0.0, 4.0, 0.0))  # columns go up by 4, rows right by 2
+    moved = dataclasses.replace(turned, transform=(1.0, 0.0, 2.0, 1.0, 4.0, 0.0))
+    assert turned.strays(moved, 7, 9) == pytest.approx(0.5)
+    flat = Georeference((0.0,) * 6)
+    assert flat.strays(turned, 7, 9) == turned.strays(Georeference(), 7, 9) == 0
+
+
 def test_a_truth_with_holes_that_nobody_declared_is_told_of(models, tmp_path):
     pixels = smooth(**SIZE).astype("f4")
     pixels[:, :8] = -9999
@@ -209,6 +248,17 @@ def test_blocks_of_any_size_give_the_same_scores(truth, tmp_path, monkeypatch):
     cut = evaluate_files(guess, path, None, Settings(look=True)).scenes[0]
     assert cut.systems["guess.hdr"].values == pytest.approx(whole.systems["guess.hdr"].values, rel=1e-9)
     np.testing.assert_array_equal(cut.look.errors["guess.hdr"], whole.look.errors["guess.hdr"])
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 1, 1), (1, 1, 5)])
+def test_the_smallest_cubes_are_scored(pdenet, tmp_path, shape):
+    paths = [
+        written(tmp_path / name, np.full(shape, number, "<f4"), georeference=Georeference(GRID, UTM))
+        for name, number in (("guess.hdr", 1), ("truth.hdr", 2))
+    ]
+    ran = pdenet("evaluate", *paths, "--html", tmp_path / "page.html")
+    assert ran.returncode == 0, ran.stderr
+    assert "0.50000" in ran.stdout  # RMSE, where 0..1 is 0..2
 
 
 def test_ergas_knows_the_scale(truth, tmp_path):
@@ -486,6 +536,27 @@ def test_the_command_prints_a_table_and_writes_a_page(pdenet, truth, models, tmp
     text = page.read_text()
     assert "row 30, column 20" in text
     assert check_page(text)["images"] == 2 * (4 + 3 + 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "rise", "fall"),
+    [
+        ("MPSNR", "dB ↑", "+0.500", "!-0.500"),
+        ("SAM", "° ↓", "!+0.500", "-0.500"),
+        ("CC", "↑", "+0.5000", "!-0.5000"),
+    ],
+)
+def test_a_loss_is_marked_whichever_way_is_better(name, head, rise, fall):
+    metric = next(metric for metric in PROTOCOLS["pdenet"].metrics(4) if metric.name == name)
+    assert metric.direction == head
+    assert [_gain(metric, value, 1.0) for value in (1.5, 0.5)] == [rise, fall]
+    assert "!" not in _gain(metric, 1.0, 1.0) + _gain(metric, np.nan, 1.0)
+
+
+def test_the_table_says_what_its_mark_means(pdenet, truth, models):
+    ran = pdenet("evaluate", "--model", models["plain"], truth[0])
+    assert re.search(r"gain +!-\d", ran.stdout)
+    assert "gain: over bicubic, ! where worse" in ran.stdout
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,7 @@ def test_a_model_is_shown(pdenet, saved):
     shown = pdenet("models", "show", path)
     assert shown.returncode == 0, shown.stderr
     assert "+1.50 over bicubic" in shown.stdout
+    assert "training's quick check on some pixels and bands" in " ".join(shown.stdout.split())
     assert ModelSpec.from_dict(json.loads(pdenet("models", "show", path, "--json").stdout)) == SPEC
     assert pdenet("models").returncode == 0
     assert pdenet("models", "show", "nothing-x3").returncode == 4

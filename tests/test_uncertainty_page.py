@@ -5,6 +5,7 @@ import io
 import json
 import re
 import zlib
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ from pdenet_cli.pages.risk import risk_png
 from pdenet_cli.pages.sight import Packed, Sight, Spectra, breaks, packed, round_levels, shares_above, spectra_of
 from pdenet_cli.pages.uncertainty import Facts, from_cubes, share_text, uncertainty_page
 from pdenet_cli.picture import coloured
+from pdenet_cli.report import Report
+from pdenet_cli.tools.page import _notes
 from tests.browser import Browser, needs_browser
 from tests.test_upscale import calibration
 
@@ -186,6 +189,14 @@ def test_what_to_bear_in_mind_is_on_the_page():
     assert "intervals at" not in page_of(cubes, dataclasses.replace(FACTS, level=None))
 
 
+def test_a_guarantee_is_followed_by_what_flat_and_edge_are():
+    promise = {"guarantee": calibration().guarantee}
+    calibrated, bare = (Report({"uncertainty": {"calibration": c}}, {}, {}, 0.0) for c in (promise, None))
+    (note,) = _notes(calibrated)
+    assert re.search(r"\(flat, .*\(edge, .* Flat is where the input .* at most 0\.0005 .*, edge is every", note)
+    assert list(_notes(bare)) == []
+
+
 @pytest.mark.parametrize("hot", [False, True])
 def test_the_colour_scale_says_where_it_ends_and_what_has_no_colour(hot):
     cubes = some_cubes()
@@ -286,6 +297,11 @@ def test_the_axes_of_the_picture_count_the_pixels_of_the_scene():
 
 def test_a_name_with_dollars_is_no_formula():
     assert risk_png(np.ones((4, 5), np.float32), "field$1_$^.hdr: std", "std")
+
+
+def test_a_name_in_letters_that_the_font_lacks_is_no_warning(recwarn):
+    assert risk_png(np.ones((4, 5), np.float32), "田野.hdr: std", "std")
+    assert not [warning for warning in recwarn if "Glyph" in str(warning.message)]
 
 
 def test_an_empty_map_makes_a_picture_and_a_page():
@@ -525,3 +541,19 @@ def test_nothing_sticks_out_of_a_narrow_window(opened):
         assert page.value("document.documentElement.scrollWidth <= innerWidth")
     page.ask("Emulation.clearDeviceMetricsOverride")
     assert page.value("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
+
+
+@needs_browser
+@pytest.mark.parametrize("size", [1e-9, 1.2e-6, 1e-4, 7e-5, 2.4e-4, 1e-2, 1, 123, 5e4])
+def test_labels_of_the_colour_scale_never_meet(opened, size):
+    cubes = some_cubes()
+    cubes["risk"] = in_memory((size * cubes["risk"].array).astype("<f4"), nodata=float("nan"))
+    page = opened(cubes)
+    for width in (1280, 780, 320):
+        page.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+        texts = '[...document.querySelectorAll(".bar div span, .bar > span")]'
+        *labels, end = page.value(f"{texts}.map(text => text.getBoundingClientRect().toJSON())")
+        assert len(labels) >= 3
+        assert all(one["right"] + 4 < other["left"] for one, other in pairwise(labels))
+        assert all(end["top"] >= label["bottom"] or end["bottom"] <= label["top"] for label in labels)
+    page.ask("Emulation.clearDeviceMetricsOverride")

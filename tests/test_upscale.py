@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from skimage.io import imread
 from typer.testing import CliRunner
 
 from pdenet_cli import CubeMeta, Survey, open_cube
@@ -20,6 +21,7 @@ from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.errors import UsageError
 from pdenet_cli.inference import Posterior
 from pdenet_cli.models import bicubic_model, load_model
+from pdenet_cli.picture import HATCH, NOTHING
 from pdenet_cli.summaries import Question
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.tools.sharpen import Job, Settings, output_paths
@@ -110,6 +112,17 @@ def test_uncertainty_maps_lie_on_the_same_ground(pdenet, scene, models, tmp_path
         assert (values[:, 30:, 30:] >= 0).all()
         assert values[:, 30:, 30:].max() > 0
     assert not (maps / "scene.hdr").exists()
+
+
+def test_quick_looks_of_maps_show_nothing_hatched_and_not_as_no_uncertainty(pdenet, scene, models, tmp_path):
+    words = ("--model", models / "pdenet.safetensors", "--samples", 2, "--with-uncertainty", "--quicklook")
+    ran = pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *words)
+    assert ran.returncode == 0, ran.stderr
+    assert (imread(tmp_path / "fine.png")[:20, :20] == 0).all()
+    for name in ("std", "std_merged"):
+        look = imread(tmp_path / f"fine_{name}.png")
+        assert set(np.unique(look[:20, :20])) == {*HATCH, *NOTHING}
+        assert look[30:, 30:].std() > 20
 
 
 def test_one_pass_writes_what_two_commands_write(pdenet, scene, models, tmp_path):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 SAMPLES = "8"
+LOSS = "!"  # before a difference for the worse
 
 
 class PixelCommand(TyperCommand):
@@ -249,22 +250,22 @@ def _show(evaluation: Evaluation) -> None:
     for remark in evaluation.remarks():
         out.print(f"[dim]{escape(remark)}[/]")
     job = evaluation.job
-    gain = f"; gain: over {evaluation.baseline}" if evaluation.baseline else ""
+    gain = f"; gain: over {evaluation.baseline}, {LOSS} where worse" if evaluation.baseline else ""
     how = f"protocol {job['protocol']}, {evaluation.problem}, {job['part']}"
     out.print(f"[dim]{how}{gain}; {time_text(evaluation.seconds)}[/]")
 
 
 def _table(title: str, table: Mapping[str, Values], evaluation: Evaluation) -> Table:
-    shown = Table(title=escape(title), title_justify="left", box=None, pad_edge=False)
+    shown = Table(title=escape(title), title_justify="left", box=None, pad_edge=False, collapse_padding=True)
     shown.add_column(overflow="fold")  # where the terminal is narrow, names give way to numbers
     for metric in evaluation.metrics:
-        shown.add_column(f"{metric.name}\n{metric.unit}", justify="right", no_wrap=True)
+        shown.add_column(f"{metric.name}\n{metric.direction}", justify="right", no_wrap=True)
     for system, values in table.items():
         cells = [_cell(metric, values, table) for metric in evaluation.metrics]
         shown.add_row(escape(system), *cells)
         if evaluation.baseline not in (None, system):
             start = table[evaluation.baseline]
-            gains = (m.text(values[m.name] - start[m.name], "+") for m in evaluation.metrics)
+            gains = (_gain(metric, values[metric.name], start[metric.name]) for metric in evaluation.metrics)
             shown.add_row("  gain", *gains, style="dim")
     return shown
 
@@ -273,6 +274,10 @@ def _cell(metric: Metric, values: Values, table: Mapping[str, Values]) -> str:
     text = metric.text(values[metric.name])
     best = metric.best([other[metric.name] for other in table.values()])
     return f"[bold]{text}[/]" if len(table) > 1 and values[metric.name] == best else text
+
+
+def _gain(metric: Metric, value: float, start: float) -> str:
+    return f"{LOSS if metric.is_better(start, value) else ''}{metric.text(value - start, '+')}"
 
 
 def _study_table(name: str, study: Study, metrics: Sequence[Metric]) -> Table:

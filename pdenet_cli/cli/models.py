@@ -16,6 +16,8 @@ from pdenet_cli.cli import options
 from pdenet_cli.cli.console import complain, out
 from pdenet_cli.errors import ModelError
 
+QUICK = "training's quick check on some pixels and bands; pdenet evaluate takes all, often with a higher gain"
+
 models = typer.Typer(help="List the installed models, or show one.", invoke_without_command=True)
 
 
@@ -93,7 +95,8 @@ def _lines(spec: Any) -> list[tuple[str, str]]:
     if spec.gain is not None:
         draws = spec.scores["draws"]
         how = f"mean of {draws} draws" if draws else "every mask at 1"
-        rows.append(("score", f"{spec.scores['psnr']:.2f} dB, {spec.gain:+.2f} over bicubic ({how})"))
+        score = f"{spec.scores['psnr']:.2f} dB, {spec.gain:+.2f} over bicubic ({how})"
+        rows.append(("score", f"{score}; {QUICK}"))
     rows.append(("intervals", _intervals(spec)))
     return [*rows, ("licence", spec.licence), ("pdenet", spec.version)]
 

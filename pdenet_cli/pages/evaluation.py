@@ -99,7 +99,7 @@ def _key(evaluation: Evaluation) -> str:
 
 
 def _table(caption: str, table: Mapping[str, Values], evaluation: Evaluation) -> str:
-    head = "".join(f"<th>{m.name}<span>{_direction(m)}</span></th>" for m in evaluation.metrics)
+    head = "".join(f"<th>{m.name}<span>{m.direction}</span></th>" for m in evaluation.metrics)
     rows = []
     for system in table:
         cells = (_cell(metric, system, table, evaluation.baseline) for metric in evaluation.metrics)
@@ -108,10 +108,6 @@ def _table(caption: str, table: Mapping[str, Values], evaluation: Evaluation) ->
         f'<div class="scroll"><table><caption>{escape(caption)}</caption>'
         f"<thead><tr><th>system</th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
-
-
-def _direction(metric: Metric) -> str:
-    return f"{metric.unit} {'↑' if metric.better == 'higher' else '↓'}".strip()
 
 
 def _cell(metric: Metric, system: str, table: Mapping[str, Values], baseline: str | None) -> str:

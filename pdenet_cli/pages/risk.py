@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 
 import numpy as np
 
@@ -40,5 +41,7 @@ def risk_png(risk: Map, title: str, unit: str, step: int = 1) -> bytes:
         patch = Patch(facecolor="0.80", edgecolor="0.55", hatch="////", label="no data")
         figure.legend(handles=[patch], loc="outside lower right", fontsize=8, frameon=False)
     picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=DPI)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in letters that the font lacks shows boxes
+        figure.savefig(picture, format="png", dpi=DPI)
     return picture.getvalue()

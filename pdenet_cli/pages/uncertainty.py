@@ -132,8 +132,8 @@ def _bar(sight: Sight, facts: Facts) -> str:
         hatched = coloured(np.full((12, 24), np.nan, np.float32), 1)
         nothing = f'<span class="none"><img src="{data_uri(hatched)}" alt="hatched grey"> no data</span>'
     ticks = "".join(
-        f'<span style="left:{place:.2f}%">{value}</span>'
-        for value, place in Axis(0, sight.top, 0, 100, 6).ticks()
+        f'<span style="left:{place:.2f}%">{float(value):g}</span>'
+        for value, place in Axis(0, sight.top, 0, 100, 4).ticks()  # so few that they never meet
         if place < 95  # the end has its own number
     )
     return (

@@ -25,7 +25,7 @@ from pdenet_cli.formats.output import (
     rename,
     write_beside,
 )
-from pdenet_cli.picture import png, quicklook
+from pdenet_cli.picture import map_quicklook, png, quicklook
 from pdenet_cli.report import REPORT, Report, finite
 from pdenet_cli.tools.journal import Journal
 from pdenet_cli.tools.page import write_page
@@ -174,8 +174,9 @@ class Delivery:
         for picture, path in self.pictures.items():
             if missing and picture.exists():
                 continue
+            look = quicklook if path == self._paths.get("mean") else map_quicklook
             with open_cube(path) as cube:
-                write_beside(picture, png(quicklook(cube)), overwrite=True)
+                write_beside(picture, png(look(cube)), overwrite=True)
         if self.page and not (missing and all(path.exists() for path in self.pages.values())):
             write_page(scene, self._paths, report, **self.pages)
 

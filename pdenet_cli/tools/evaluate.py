@@ -32,6 +32,7 @@ from pdenet_cli.summaries import MEAN
 from pdenet_cli.survey import Survey
 from pdenet_cli.tools.truths import Settings, first_repeated, open_truth, trained_on, truth_view
 
+SAME_PLACE = 0.1  # of a pixel
 Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
 Say = Callable[[str], None]
 Taken = dict[study.Take, study.Scores]
@@ -46,7 +47,7 @@ def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: Settin
         if other.meta.shape() != target.meta.shape():
             met = f"{guess} is {_size(other)} and {truth} {_size(target)}"
             raise UsageError(f"{met} (bands x rows x columns); only cubes of one shape can be compared.")
-        notes += _other_wavelengths(other.meta, target.meta)
+        notes += [*_other_wavelengths(other.meta, target.meta), *_other_ground(other.meta, target.meta)]
         # All bands, as they are.
         view = truth_view(target, factor, settings, multiple=1, count=target.meta.bands, say=notes.append)
         # The truth decides what 0 and 1 are; how its numbers are scaled is the estimate's own affair.
@@ -89,6 +90,23 @@ def _other_wavelengths(own: CubeMeta, truth: CubeMeta) -> list[str]:
     if apart <= np.median(np.abs(np.diff(theirs))) / 2:
         return []
     return [f"The wavelengths of the two differ by up to {apart:.4g} nm; bands are compared by their number."]
+
+
+def _other_ground(own: CubeMeta, truth: CubeMeta) -> list[str]:
+    """What to say where two cubes lie on the ground, and not in the same place."""
+    ours, theirs = own.georeference, truth.georeference
+    if ours.transform is None or theirs.transform is None:
+        return []
+    told = "pixels are compared by their rows and columns."
+    codes = [(place.crs or "").upper() for place in (ours, theirs)]
+    # One system has many spellings as text, but only one code.
+    if codes[0] != codes[1] and all(code.startswith("EPSG:") for code in codes):
+        return [f"The two are in different coordinate systems, {codes[0]} and {codes[1]}; {told}"]
+    apart = theirs.strays(ours, truth.columns, truth.rows)
+    if apart <= SAME_PLACE:
+        return []
+    how = f"lie up to {apart:.3g} pixels apart on the" if codes[0] == codes[1] else "do not lie on the same"
+    return [f"The two {how} ground; {told}"]
 
 
 class Contest:

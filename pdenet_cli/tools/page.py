@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pdenet_cli.calibration import STRATA_SAY
 from pdenet_cli.cube import Cube, Sliceable
 from pdenet_cli.formats import open_cube
 from pdenet_cli.formats.output import write_beside
@@ -53,7 +54,7 @@ def _facts(scene: str, report: Report) -> Facts:
 def _notes(report: Report) -> Iterator[str]:
     calibration = report.job["uncertainty"]["calibration"]
     if calibration:
-        yield calibration["guarantee"]
+        yield f"{calibration['guarantee']} {STRATA_SAY}"
     yield from report.notes
 
 
