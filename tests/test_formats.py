@@ -315,6 +315,18 @@ def test_a_missing_empty_or_unknown_file_is_named(tmp_path):
             open_cube(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    ("names", "advised"),
+    [(("a.hdr", "a.img"), "*.hdr"), (("a.TIF", "notes.txt"), "*.TIF"), (("a.b", ".c.tif"), "*"), ((), "*")],
+)
+def test_who_gives_a_folder_is_told_how_to_give_the_cubes_in_it(tmp_path, names, advised):
+    for name in names:
+        (tmp_path / name).write_text("something")
+    with pytest.raises(FormatError) as error:
+        open_cube(tmp_path)
+    assert str(error.value).endswith(f"a folder, not a cube. Give what is in it, for example {tmp_path / advised}")
+
+
 @given(
     window=st.builds(Window, st.integers(0, 30), st.integers(0, 30), st.integers(1, 20), st.integers(1, 20)),
     margin=st.integers(0, 12),

@@ -164,8 +164,17 @@ def _recognised(path: Path, head: bytes) -> Format:
     for candidate in FORMATS:
         if candidate.recognises(path, head):
             return candidate
+    if path.is_dir():
+        some = path / _pattern(path)
+        raise FormatError(f"{path}: a folder, not a cube. Give what is in it, for example {some}")
     names = ", ".join(f.name for f in FORMATS)
     raise FormatError(f"{path}: not a cube in any known format ({names}).")
+
+
+def _pattern(folder: Path) -> str:
+    """What stands for the cubes in a folder on a command line: one kind of file, and of ENVI's two the headers."""
+    seen = {path.suffix.lower(): path.suffix for path in sorted(folder.iterdir()) if path.name[0] != "."}
+    return next((f"*{seen[suffix]}" for suffix in writable_suffixes() if suffix in seen), "*")
 
 
 def _one_line(error: BaseException) -> str:
