@@ -315,6 +315,15 @@ def test_a_missing_empty_or_unknown_file_is_named(tmp_path):
             open_cube(tmp_path / name)
 
 
+@pytest.mark.parametrize(("name", "said"), [("a.tif", "TIFF"), ("a.hdr", "ENVI")])
+def test_a_variable_of_a_format_that_has_none_is_told_of(make_cube, name, said):
+    path, _ = make_cube(name)
+    assert open_cube(path).meta.notes == ()
+    assert open_cube(path, variable="foo").meta.notes == (
+        f"--var foo is not heeded: {said} has one array without a name",
+    )
+
+
 @pytest.mark.parametrize(
     ("names", "advised"),
     [(("a.hdr", "a.img"), "*.hdr"), (("a.TIF", "notes.txt"), "*.TIF"), (("a.b", ".c.tif"), "*"), ((), "*")],

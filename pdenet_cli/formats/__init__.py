@@ -26,6 +26,7 @@ FORMATS: tuple[Format, ...] = (
 )
 """Asked in this order; ENVI stands last because any bytes at all may be its data file."""
 
+ONE_ARRAY = (tiff.FORMAT, png_folder.FORMAT, envi.FORMAT)  # where there is no variable to choose
 HEAD_BYTES = 4096
 NETCDF_NAMES = (".nc", ".nc4", ".cdf", ".netcdf")
 
@@ -43,8 +44,12 @@ def open_cube(
     options = OpenOptions(variable, axes)
     try:
         head = b"" if path.is_dir() else _head(path)
-        cube = _recognised(path, head).open(path, options)
+        kind = _recognised(path, head)
+        cube = kind.open(path, options)
         cube.writable = False
+        if variable is not None and kind in ONE_ARRAY:
+            what = f"{kind.name} has one array without a name"
+            cube.meta = cube.meta.noting(f"--var {variable} is not heeded: {what}")
         if nodata is not None:
             cube.meta = _with_nodata(cube.meta, nodata)
         return cube
