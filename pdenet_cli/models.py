@@ -118,7 +118,7 @@ _SCORES = ("psnr", "bicubic_psnr", "draws")  # that scores have, if there are an
 _CUBE_SCORES = ("psnr", "bicubic_psnr", "sam", "bicubic_sam")  # that those of each cube have
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model:
     """A spec and its network, ready to run on a device."""
 
@@ -126,6 +126,10 @@ class Model:
     network: Network
     name: str = "unnamed"
     sha256: str = ""  # of the file it came from
+
+    def __repr__(self) -> str:
+        """A line: a notebook shows it, and the whole of a network is long."""
+        return f"Model({self.name}: {self.spec.network} x{self.scale}, {self.spec.steps:,} steps)"
 
     @property
     def scale(self) -> int:

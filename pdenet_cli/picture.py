@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.errors import UsageError
 from pdenet_cli.survey import valid
 
 RGB_NM = (650.0, 550.0, 460.0)
@@ -97,6 +99,12 @@ def png(picture: Picture) -> bytes:
     from imagecodecs import png_encode
 
     return bytes(png_encode(picture))
+
+
+def refuse_other_than_png(path: Path) -> None:
+    """Stop where the name of a picture promises another format."""
+    if path.suffix.lower() != ".png":
+        raise UsageError(f"{path}: pictures are written as PNG. Give a name that ends in .png.")
 
 
 def data_uri(picture: Picture) -> str:

@@ -215,11 +215,13 @@ def _range(meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | No
             return _Range(0.0, meta.reflectance_scale, said)
         other = _range(likely, survey, None)
         return replace(other, reason=f"{other.reason}; not the {said}, which these numbers contradict")
-    if _physical(meta) is not None:
-        gain, offset = max(meta.gains or (1.0,)), max(meta.offsets or (0.0,))
-        brightest = gain * (survey.top if gain > 0 else survey.minimum) + offset
+    if (physical := _physical(meta)) is not None:
+        gains, offsets = map(np.array, physical)
+        highest = gains * np.where(gains > 0, survey.top, survey.minimum) + offsets
+        brightest = float(highest.max()) if survey.brightest is None else survey.brightest
         if DARKEST < brightest <= BRIGHTEST:
-            return _Range(0.0, 1.0, "gain and offset in the header", physical=True)
+            said = f"gain and offset in the header: {_span(physical[0])} and {_span(physical[1])}"
+            return _Range(0.0, 1.0, said, physical=True)
     if meta.dtype == np.uint8:
         return _Range(0.0, 255.0, "8-bit numbers: 0 to 255")
     if meta.dtype.kind == "f" and survey.minimum >= -0.5 and survey.maximum <= 1.5 and survey.top > DARKEST:
@@ -229,6 +231,12 @@ def _range(meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | No
     if top <= low:
         top = low + 1.0
     return _Range(low, top, f"from the data: {low:g} to {top:g} (99.9th percentile)")
+
+
+def _span(values: Sequence[float]) -> str:
+    """Numbers by band as a reason tells them: the one that all are, or the smallest and the largest."""
+    low, high = min(values), max(values)
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
 def _per_band(values: Sequence[float], bands: Bands) -> NDArray[np.float64]:

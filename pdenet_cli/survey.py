@@ -18,6 +18,7 @@ LARGEST_BLOCK = 1 << 27  # what a file keeps in larger blocks is read by rows, h
 PERCENTILE_VALUES = 1 << 20
 FILLS = (-9999.0, -999.0, -32768.0, -(2.0**31), -3.4028234663852886e38, 9.969209968386869e36)  # of many products
 FEW = 0.001  # of the numbers: as many pixels of one scene happen to have one value
+FAR = 4  # times all else: so far above 14 bits is the largest number of 16, and no light grows so at a step
 
 
 def valid(pixels: Pixels, nodata: float | None) -> NDArray[np.bool_]:
@@ -48,6 +49,7 @@ class Survey:
     constant: tuple[float | None, ...] = ()  # per band: the one number that it holds throughout; empty: none does
     holes: bool = False  # some usable band lacks some of its numbers
     notes: tuple[str, ...] = ()  # what looks wrong
+    brightest: float | None = None  # the 99.9th percentile by the header's gains and offsets; None: it has none
 
     @classmethod
     def of(cls, cube: Cube, at_most: int = SURVEY_VALUES) -> Survey:
@@ -173,6 +175,7 @@ class _Look:
         # How bright the scene is, good bands that vary say; else what there is.
         telling = next(b for b in (self.good & self.vary, self.good & there, there) if b.any())
         sampled = np.concatenate([numbers[telling[bands]] for bands, numbers in self.picked]).astype(np.float64)
+        places = np.concatenate([bands[telling[bands]] for bands, _ in self.picked])
         maximum = float(self.highs[telling].max())
         with np.errstate(invalid="ignore"):
             means = self.sums / self.counts
@@ -187,18 +190,43 @@ class _Look:
             constant=tuple(low if alone else None for low, alone in zip(self.lows.tolist(), same, strict=True)),
             holes=bool((self.missing[self.good & there] > 0).any()),
             notes=tuple(self._notes(sampled)),
+            brightest=self._brightest(sampled, places),
         )
+
+    def _brightest(self, sampled: NDArray[np.float64], bands: NDArray[np.intp]) -> float | None:
+        """What numbers of these bands reach, each by the gain and the offset of its own band."""
+        meta = self.cube.meta
+        if not sampled.size or not (meta.gains or meta.offsets):
+            return None
+        gains, offsets = np.array(meta.gains or (1.0,) * meta.bands), np.array(meta.offsets or (0.0,) * meta.bands)
+        with np.errstate(all="ignore"):
+            return float(np.percentile(sampled * gains[bands] + offsets[bands], 99.9))
 
     def _notes(self, sampled: NDArray[np.float64]) -> Iterator[str]:
         """Numbers that other products fill holes with, at an end of those here and in many places."""
         if not sampled.size:
             return
         for end in {float(sampled.min()), float(sampled.max())}:
-            share = float((sampled == end).mean())
-            if share > FEW and any(np.isclose(end, fill, rtol=1e-6) for fill in FILLS):
+            alike = sampled == end
+            share = float(alike.mean())
+            if share > FEW and self._fills(end, sampled[~alike], int(alike.sum())):
                 number = f"{end:.0f}" if abs(end) < 2**53 else repr(end)  # all of it, so that it is found again
                 met = f"{number} stands in {share:.1%} of the numbers and is not said to be nodata"
                 yield f"{met}; if it is, say --nodata {number}"
+
+    def _fills(self, end: float, others: NDArray[np.float64], count: int) -> bool:
+        """Whether the smallest or largest number, which is there so often, is likely no light."""
+        if any(np.isclose(end, fill, rtol=1e-6) for fill in FILLS):
+            return True
+        if not others.size:
+            return False
+        low, high, dtype = float(others.min()), float(others.max()), self.cube.meta.dtype
+        if dtype.kind == "u" and dtype.itemsize in (2, 4) and end == np.iinfo(dtype).max:
+            return FAR * high <= end  # 8 bits are often saturated
+        if end == -1 and 0 <= low < high:
+            # The noise of whole numbers reaches -1 too, but less often than 0.
+            return bool((others % 1 > 0).any()) or count > int((others == 0).sum())
+        return False
 
     def _read(self, block: Window, first: int, last: int) -> tuple[Pixels, NDArray[np.bool_]]:
         """The pixels of some neighbouring bands and where they are valid, taken into account."""

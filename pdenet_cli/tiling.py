@@ -133,9 +133,13 @@ def plan_tiles(
     fitting = [plan for plan in plans if bytes_for(plan) <= memory]
     if not fitting:
         least = min(map(bytes_for, plans))
+        which = "The smallest tile" if tile is None else f"With --tile {tile}, a tile"
+        smaller = "" if tile is None else " or a smaller --tile"
+        # Not every command has it.
+        less = " In upscale and uncertainty a smaller --halo takes less but is less exact." if halo else ""
         raise ResourceError(
-            f"The smallest tile takes {least:,} bytes of memory with its margins, {memory:,} are allowed. "
-            "Give more --memory, a smaller --tile, or a smaller --halo (faster, less exact)."
+            f"{which} takes {least:,} bytes of memory with its margins, {memory:,} are allowed. "
+            f"Give --memory {math.ceil(least / 1e6)}MB{smaller}.{less}"
         )
     return min(fitting, key=lambda plan: plan.voxels)
 

@@ -94,6 +94,12 @@ def test_what_cannot_be_sharpened_is_said_in_a_line(posterior, array, asked, err
     assert "\n" not in str(met.value)
 
 
+def test_who_gives_a_model_is_told_to_draw_from_it(posterior, pixels):
+    for other in (posterior.model, "general-x4"):
+        with pytest.raises(UsageError, match=r"give Posterior\(model, N\)"):
+            sharpen(pixels, other)
+
+
 def test_every_public_name_is_there_and_torch_waits_until_it_is_needed():
     assert all(hasattr(pdenet_cli, name) for name in pdenet_cli.__all__)
     assert set(pdenet_cli.__all__) <= set(dir(pdenet_cli))

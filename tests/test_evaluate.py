@@ -671,6 +671,8 @@ def test_learned_probabilities_are_drawn(pdenet, models, tmp_path):
         plot_chances(models["chance"], picture)
     with pytest.raises(ModelError, match="no masks"):
         plot_chances(models["plain"], tmp_path / "none.png")
+    with pytest.raises(UsageError, match=r"ends in \.png"):
+        plot_chances(models["chance"], tmp_path / "chances.jpg")
 
 
 # Real scenes.

@@ -315,6 +315,27 @@ def test_a_missing_empty_or_unknown_file_is_named(tmp_path):
             open_cube(tmp_path / name)
 
 
+@pytest.mark.parametrize(("name", "said"), [("a.tif", "TIFF"), ("a.hdr", "ENVI")])
+def test_a_variable_of_a_format_that_has_none_is_told_of(make_cube, name, said):
+    path, _ = make_cube(name)
+    assert open_cube(path).meta.notes == ()
+    assert open_cube(path, variable="foo").meta.notes == (
+        f"--var foo is not heeded: {said} has one array without a name",
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "advised"),
+    [(("a.hdr", "a.img"), "*.hdr"), (("a.TIF", "notes.txt"), "*.TIF"), (("a.b", ".c.tif"), "*"), ((), "*")],
+)
+def test_who_gives_a_folder_is_told_how_to_give_the_cubes_in_it(tmp_path, names, advised):
+    for name in names:
+        (tmp_path / name).write_text("something")
+    with pytest.raises(FormatError) as error:
+        open_cube(tmp_path)
+    assert str(error.value).endswith(f"a folder, not a cube. Give what is in it, for example {tmp_path / advised}")
+
+
 @given(
     window=st.builds(Window, st.integers(0, 30), st.integers(0, 30), st.integers(1, 20), st.integers(1, 20)),
     margin=st.integers(0, 12),

@@ -11,7 +11,7 @@ from pdenet_cli import Survey
 from pdenet_cli.cli import app
 from pdenet_cli.cli.console import size_text
 from pdenet_cli.cli.info import _georeference
-from pdenet_cli.errors import OutputError
+from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.georeference import Georeference
 from pdenet_cli.tools import describe as tools_describe
 from pdenet_cli.tools.describe import describe
@@ -83,6 +83,16 @@ def test_a_quick_look_is_a_picture_and_is_not_overwritten(pdenet, tmp_path):
     again = pdenet("info", EXAMPLE, "--quicklook", picture)
     assert again.returncode == 5
     assert "exists" in again.stderr
+
+
+def test_a_picture_has_the_suffix_of_what_it_is(make_cube, tmp_path):
+    path, _ = make_cube()
+    describe(path, quicklook_path=tmp_path / "look.PNG")
+    assert imread(tmp_path / "look.PNG").shape == (9, 7, 3)
+    for name in ("look.jpg", "look", "look.tif"):
+        with pytest.raises(UsageError, match=r"ends in \.png"):
+            describe(path, quicklook_path=tmp_path / name)
+        assert not (tmp_path / name).exists()
 
 
 def test_a_picture_is_made_only_for_who_sees_it(make_cube, tmp_path, monkeypatch):

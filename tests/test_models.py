@@ -47,6 +47,12 @@ def test_a_model_comes_back_as_it_was_saved(saved):
     assert not any(p.requires_grad for p in loaded.network.parameters())
 
 
+def test_a_notebook_shows_a_model_in_a_line(saved):
+    path, model = saved
+    assert repr(load_model(path)) == "Model(tiny-x4: pdenet x4, 0 steps)"
+    assert repr(replace(model, spec=replace(SPEC, steps=12000))) == "Model(unnamed: pdenet x4, 12,000 steps)"
+
+
 def test_training_tensors_do_not_disturb_a_reader(saved):
     path, model = saved
     save_model(path, model, {"adam.step": torch.ones(3)})

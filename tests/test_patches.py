@@ -1,6 +1,7 @@
 """What training sees: scenes and the patches cut from them, how they are varied, and what is never seen."""
 
 import math
+import shutil
 import tracemalloc
 from contextlib import nullcontext
 from dataclasses import replace
@@ -394,12 +395,29 @@ def test_what_pdenet_made_teaches_it_nothing(pdenet, tmp_path):
     scene = written(tmp_path / "a.hdr", picture(3, 20, 20))
     words = ("--model", "bicubic", "--scale", 2, "--map", "consistency")
     assert pdenet("uncertainty", scene, "-o", tmp_path, *words, "--no-page").returncode == 0
-    assert pdenet("upscale", scene, "-o", tmp_path / "fine.tif", "--model", "bicubic").returncode == 0
+    options = ("--model", "bicubic", "--quicklook")
+    assert pdenet("upscale", scene, "-o", tmp_path / "fine.tif", *options).returncode == 0
     found = [cube.path.name for cube in find_cubes(Plan((tmp_path,), Degradation(4)), told.append)]
     assert found == ["a.hdr"]
-    assert any("files in" in note.text and "that pdenet made" in note.text for note in told)
+    made = len(list(tmp_path.iterdir())) - 2
+    assert [note.text for note in told] == [f"left out: {made} files in {tmp_path} that pdenet made"]
     asked = Plan((tmp_path / "fine.tif",), Degradation(4))
     assert [cube.path.name for cube in find_cubes(asked, told.append)] == ["fine.tif"]
+
+
+@pytest.mark.parametrize("kept", ["m.safetensors", "m.last.safetensors"])
+def test_what_training_leaves_among_cubes_is_told_of_in_one_line(tmp_path, models, kept):
+    told = []
+    written(tmp_path / "a.hdr", picture(3, 20, 20))
+    shutil.copy(models / "pdenet.safetensors", tmp_path / kept)
+    for name in ("m.log.jsonl", "m.curves.png"):
+        (tmp_path / name).write_text("{}")
+    found = [cube.path.name for cube in find_cubes(Plan((tmp_path,), Degradation(4)), told.append)]
+    assert found == ["a.hdr"]
+    assert [note.text for note in told] == [f"left out: 3 files in {tmp_path} that pdenet made"]
+    (tmp_path / "b.safetensors").write_text("of someone else")
+    list(find_cubes(Plan((tmp_path,), Degradation(4)), told.append))
+    assert "b.safetensors: not a cube" in told[-1].text
 
 
 def test_a_picture_among_cubes_is_no_cube_and_a_series_of_them_is_one(tmp_path):

@@ -60,7 +60,7 @@ def limits(radiometry):
         (meta(reflectance_scale=10000.0), survey(0, 4000), None, (0, 10000), "scale factor"),
         (meta(reflectance_scale=1.0), survey(0, 4000), None, (0, 4000), "from the data.*contradict"),
         (meta("<f4", reflectance_scale=1e4), survey(0, 0.9), None, (0, 1), "as they are.*contradict"),
-        (meta(gains=(1e-4,) * 2), survey(0, 4000), None, (0, 10000), "gain"),
+        (meta(gains=(1e-4,) * 2), survey(0, 4000), None, (0, 10000), "gain.*: 0.0001 and 0$"),
         (meta(gains=(1e-4, 0.0)), survey(0, 4000), None, (0, 4000), "from the data"),
         (meta(gains=(0.1,) * 2), survey(0, 4000), None, (0, 4000), "from the data"),
         (meta("u1"), survey(3, 90), None, (0, 255), "8-bit"),
@@ -98,9 +98,21 @@ def test_the_rule_decides_and_says_why(described, found, chosen, expected, says)
 
 def test_gains_may_differ_from_band_to_band():
     radiometry = Radiometry.of(meta(gains=(1e-4, 2e-4), offsets=(0.0, 0.1)), survey(0, 4000))
+    assert radiometry.reason == "gain and offset in the header: 0.0001 to 0.0002 and 0 to 0.1"
     unit = radiometry.to_unit(np.full((2, 1, 1), 1000, "u2"))
     np.testing.assert_allclose(unit.ravel(), [0.1, 0.3], rtol=1e-6)
     np.testing.assert_allclose(radiometry.to_unit(np.full((1, 1, 1), 1000, "u2"), slice(1, 2)), 0.3, rtol=1e-6)
+
+
+def test_each_band_is_as_bright_as_its_own_gain_and_offset_make_it(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 40, (3, 20, 20)).astype("<u2")
+    pixels[0] *= 100
+    described = dict(gains=(1e-4, 1e-2, 1e-4), offsets=(0.0, 0.0, 0.9))
+    with open_cube(written(tmp_path / "a.hdr", pixels, **described)) as cube:
+        found = Survey.of(cube)
+        radiometry = Radiometry.of(cube.meta, found)
+    assert found.brightest == pytest.approx(0.9039, abs=1e-4)
+    assert (radiometry.gain, radiometry.offset) == tuple(described.values())
 
 
 @pytest.mark.parametrize("gain", [1e-6, 4e-6, 6e-6, 1e-4, 2e-4, 1.0])
@@ -371,6 +383,39 @@ def test_what_other_products_fill_holes_with_is_told_of_where_there_is_much_of_i
         notes = Survey.of(cube).notes
     assert [float(note.split()[-1]) for note in notes] == ([np.float32(fill)] if said else [])
     assert all("0.6% of the numbers" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "top", "fill", "said"),
+    [
+        ("<u2", 2714, 65535, True),
+        ("<u4", 2714, 2**32 - 1, True),
+        ("<u2", 16383, 65535, True),
+        ("<u2", 16384, 65535, False),  # light may have grown until no number was left
+        ("<u2", 2714, 65534, False),
+        ("u1", 40, 255, False),
+        ("<i2", 2714, 32767, False),
+        ("<f4", 1, -1, True),
+        ("<f4", 1, -0.99, False),
+        ("<f4", 1, 2, False),
+        ("<i2", 2714, -1, True),
+        ("<i2", 4, -1, False),  # noise about 0
+    ],
+)
+def test_a_number_far_from_all_others_is_told_of(tmp_path, dtype, top, fill, said):
+    pixels = np.random.default_rng(0).uniform(0, top, (2, 50, 50)).astype(dtype)
+    pixels[0, 40], pixels[:, :3] = top, fill
+    with open_cube(written(tmp_path / "a.hdr", pixels)) as cube:
+        notes = Survey.of(cube).notes
+    assert [note.partition(" numbers and")[0] for note in notes] == [f"{fill} stands in 6.0% of the"] * said
+
+
+@pytest.mark.parametrize("others", [(-0.2, 0.5), (0.0, 0.0)])
+def test_minus_one_is_a_number_like_others_among_negative_ones_and_in_masks(tmp_path, others):
+    pixels = np.random.default_rng(0).uniform(*others, (2, 50, 50)).astype("<f4")
+    pixels[:, :3] = -1
+    with open_cube(written(tmp_path / "a.hdr", pixels)) as cube:
+        assert Survey.of(cube).notes == ()
 
 
 def test_bad_bands_say_nothing_though_the_good_ones_hold_one_number(tmp_path):

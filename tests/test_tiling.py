@@ -108,8 +108,26 @@ def test_of_all_plans_that_fit_the_one_with_the_least_work_is_taken():
 def test_the_memory_that_would_do_is_told():
     with pytest.raises(ResourceError, match=r"takes 2,560 bytes of memory .*, 2,559 are allowed") as met:
         plan_tiles(Window(0, 0, 64, 64), 4, range(10), 4, None, 2559, largest)
-    assert "--tile" in str(met.value)
+    assert "Give --memory 1MB." in str(met.value)
     assert plan_tiles(Window(0, 0, 64, 64), 4, range(10), 4, None, 2560, largest).largest == 2560
+
+
+@pytest.mark.parametrize(
+    ("halo", "tile", "advised"),
+    [
+        (0, None, "Give --memory 3MB."),
+        (0, 20, "Give --memory 11MB or a smaller --tile."),
+        (4, None, "Give --memory 11MB. In upscale and uncertainty a smaller --halo takes less but is less exact."),
+        (None, None, "Give --memory 164MB."),
+    ],
+)
+def test_only_what_helps_against_too_little_memory_is_advised(halo, tile, advised):
+    scene, heavy = Window(0, 0, 64, 64), lambda plan: 4000 * plan.largest
+    with pytest.raises(ResourceError) as met:
+        plan_tiles(scene, 4, range(10), halo, None, 1_000_000, heavy, tile)
+    assert str(met.value).endswith(f"1,000,000 are allowed. {advised}")
+    enough = int(advised.split()[2].split("MB")[0]) * 1_000_000
+    assert plan_tiles(scene, 4, range(10), halo, None, enough, heavy, tile).largest * 4000 <= enough
 
 
 def test_what_fits_whole_is_not_cut():

@@ -329,6 +329,20 @@ def test_several_scenes_are_named(tmp_path):
     assert "2 folders of PNGs (a, b" in refuses_in(tmp_path / "cave")
 
 
+@pytest.mark.parametrize("other", ["a.tif", "notes.txt", "empty/"])
+def test_pictures_below_a_folder_of_other_things_are_no_scene(other, tmp_path):
+    pixels = png_scene(tmp_path / "mixed" / "ql", bands=3)
+    (tmp_path / "mixed" / ".hidden").write_text("no matter")
+    (tmp_path / "mixed" / "Thumbs.db").write_text("no matter")
+    np.testing.assert_array_equal(open_cube(tmp_path / "mixed").read(), pixels)
+    if other.endswith("/"):
+        (tmp_path / "mixed" / other).mkdir()
+    else:
+        (tmp_path / "mixed" / other).write_text("something")
+    assert "a folder, not a cube" in refuses_in(tmp_path / "mixed")
+    np.testing.assert_array_equal(open_cube(tmp_path / "mixed" / "ql").read(), pixels)
+
+
 @pytest.mark.parametrize(
     "kind", ["another size", "another depth", "text", "cut", "damaged", "huge", "palette", "twice"]
 )

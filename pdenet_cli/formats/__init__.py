@@ -26,6 +26,7 @@ FORMATS: tuple[Format, ...] = (
 )
 """Asked in this order; ENVI stands last because any bytes at all may be its data file."""
 
+ONE_ARRAY = (tiff.FORMAT, png_folder.FORMAT, envi.FORMAT)  # where there is no variable to choose
 HEAD_BYTES = 4096
 NETCDF_NAMES = (".nc", ".nc4", ".cdf", ".netcdf")
 
@@ -43,8 +44,12 @@ def open_cube(
     options = OpenOptions(variable, axes)
     try:
         head = b"" if path.is_dir() else _head(path)
-        cube = _recognised(path, head).open(path, options)
+        kind = _recognised(path, head)
+        cube = kind.open(path, options)
         cube.writable = False
+        if variable is not None and kind in ONE_ARRAY:
+            what = f"{kind.name} has one array without a name"
+            cube.meta = cube.meta.noting(f"--var {variable} is not heeded: {what}")
         if nodata is not None:
             cube.meta = _with_nodata(cube.meta, nodata)
         return cube
@@ -164,8 +169,17 @@ def _recognised(path: Path, head: bytes) -> Format:
     for candidate in FORMATS:
         if candidate.recognises(path, head):
             return candidate
+    if path.is_dir():
+        some = path / _pattern(path)
+        raise FormatError(f"{path}: a folder, not a cube. Give what is in it, for example {some}")
     names = ", ".join(f.name for f in FORMATS)
     raise FormatError(f"{path}: not a cube in any known format ({names}).")
+
+
+def _pattern(folder: Path) -> str:
+    """What stands for the cubes in a folder on a command line: one kind of file, and of ENVI's two the headers."""
+    seen = {path.suffix.lower(): path.suffix for path in sorted(folder.iterdir()) if path.name[0] != "."}
+    return next((f"*{seen[suffix]}" for suffix in writable_suffixes() if suffix in seen), "*")
 
 
 def _one_line(error: BaseException) -> str:

@@ -27,12 +27,6 @@ def parsed(crs: str | None) -> pyproj.CRS | None:
         return None
 
 
-def epsg(crs: str | None) -> int | None:
-    """The EPSG number of a coordinate system, if it surely has one."""
-    system = parsed(crs)
-    return None if system is None else number(system)
-
-
 def number(system: pyproj.CRS) -> int | None:
     """The EPSG number of a coordinate system, if it surely has one; of degrees, in either order of the axes."""
     code = system.to_epsg(min_confidence=90)

@@ -23,6 +23,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 CHANNELS = {0: 1, 2: 3, 4: 2, 6: 4}  # by PNG's colour types; 3, a palette, is no number of light
 KEPT_BYTES = 256 << 20
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
+UNSEEN = ("thumbs.db", "desktop.ini")  # what Windows puts into folders and hides
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,9 @@ def _pictures(folder: Path) -> list[Path]:
 
 
 def _scenes(folder: Path) -> list[Path]:
-    return [p for p in sorted(folder.iterdir()) if p.is_dir() and _pictures(p)]
+    """The folders of PNGs that a folder wraps; none where it shows anything else, maybe what they show."""
+    seen = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".") and p.name.lower() not in UNSEEN]
+    return seen if all(p.is_dir() and _pictures(p) for p in seen) else []
 
 
 def _open(path: Path, options: OpenOptions) -> Cube:

@@ -37,6 +37,8 @@ def sharpen(
     and named like its files: "std" has a value for each band, "std_merged" one for each pixel. `value_range` are
     the numbers that mean 0 and 1, if the usual rule does not find them.
     """
+    if not isinstance(posterior, Posterior):
+        raise UsageError(f"A {type(posterior).__name__} is no Posterior: give Posterior(model, N), N draws of it.")
     if isinstance(pixels, np.ma.MaskedArray):
         raise UsageError("A masked array: give pixels.filled(NUMBER) and nodata=NUMBER, so that holes stay holes.")
     pixels = np.asarray(pixels)

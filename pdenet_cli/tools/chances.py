@@ -10,10 +10,12 @@ from pdenet_cli.formats.output import refuse_existing, write_beside
 from pdenet_cli.models import load_model
 from pdenet_cli.networks.pdenet import PDENet
 from pdenet_cli.pages.chances import UnitChances, draw_chances
+from pdenet_cli.picture import refuse_other_than_png
 
 
 def plot_chances(name: str, picture: Path, overwrite: bool = False) -> None:
     """Draw the chances of the model `name` into `picture` (PNG)."""
+    refuse_other_than_png(picture)
     refuse_existing((picture,), overwrite)
     model = load_model(name)
     network = getattr(model.network, "space", model.network)  # what a NAS network was chosen from

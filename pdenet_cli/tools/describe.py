@@ -9,7 +9,7 @@ from typing import Any
 from pdenet_cli.cube import CubeMeta
 from pdenet_cli.formats import open_cube
 from pdenet_cli.formats.output import refuse_existing, refuse_folders, refuse_scenes, write_beside
-from pdenet_cli.picture import Picture, png, quicklook
+from pdenet_cli.picture import Picture, png, quicklook, refuse_other_than_png
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.report import finite
 from pdenet_cli.survey import Survey
@@ -61,6 +61,7 @@ def describe(
         if quicklook_path is not None:
             refuse_scenes((quicklook_path,), (path, *cube.files))
             refuse_folders((quicklook_path,))
+            refuse_other_than_png(quicklook_path)
             refuse_existing((quicklook_path,), overwrite)
         survey = Survey.of(cube)
         radiometry = Radiometry.of(cube.meta, survey, value_range)

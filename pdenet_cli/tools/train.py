@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from pdenet_cli import __version__
 from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import FormatError, PdenetError, UsageError
+from pdenet_cli.errors import FormatError, ModelError, PdenetError, UsageError
 from pdenet_cli.formats import is_one_scene, open_cube, output_format, writable_suffixes
 from pdenet_cli.formats.output import held, is_folder, refuse_existing, refuse_folders
 from pdenet_cli.models import SUFFIX, ModelSpec, choose_device, find_model, load_model, read_header
@@ -86,9 +86,8 @@ def train(
         raise UsageError(f"{output}: a model's name must end in {SUFFIX}.")
     files = Files.of(output)
     resumed = resume and files.last.exists()
-    every = (files.model, files.last, files.log, files.curves)
-    refuse_folders(every)
-    refuse_existing(every, overwrite or resumed)
+    refuse_folders(files.every)
+    refuse_existing(files.every, overwrite or resumed)
     with ExitStack() as stack:
         processes, device = stack.enter_context(joined(choose_device(plan.device)))
         if processes.first:
@@ -176,11 +175,20 @@ def _cubes_in(path: Path, plan: Plan, tell: Watch, folders: set[Path]) -> Iterat
 
 
 def _results_in(folder: Path) -> set[str]:
-    """The files of cubes that reports in a folder tell of."""
-    reports = [report for path in sorted(folder.glob(f"*{REPORT}")) if (report := Report.read(path)) is not None]
-    paths = [folder / Path(name).name for report in reports for name in report.outputs.values()]
+    """What may be in a folder that pdenet made: reports and all that they tell of, and what training leaves."""
+    reports = {path: report for path in folder.glob(f"*{REPORT}") if (report := Report.read(path)) is not None}
+    paths = [folder / Path(name).name for report in reports.values() for name in report.outputs.values()]
     written = [path for path in paths if path.suffix.lower() in writable_suffixes()]
-    return {final.name for path in written for final in output_format(path).outputs(path)}
+    finals = [final for path in written for final in output_format(path).outputs(path)]
+    looks = [path.with_suffix(".png") for path in written]
+    left = [path for model in folder.glob(f"*{SUFFIX}") if _is_model(model) for path in Files.around(model).every]
+    return {path.name for path in (*reports, *paths, *finals, *looks, *left)}
+
+
+def _is_model(path: Path) -> bool:
+    with suppress(ModelError, OSError):
+        return bool(read_header(path))
+    return False
 
 
 def _network(plan: Plan, start: float = 1.0) -> Network:

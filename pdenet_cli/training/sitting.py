@@ -9,7 +9,7 @@ from typing import Any
 
 from pdenet_cli.errors import ModelError, TrainingError, UsageError
 from pdenet_cli.formats.output import write_beside
-from pdenet_cli.models import Model, ModelSpec, load_model, save_model, training_tensors
+from pdenet_cli.models import SUFFIX, Model, ModelSpec, load_model, save_model, training_tensors
 from pdenet_cli.training.curves import draw_curves
 from pdenet_cli.training.journal import Journal, read_journal
 from pdenet_cli.training.loop import Budget, Clock, Validated, run
@@ -18,6 +18,7 @@ from pdenet_cli.training.trainer import Stepped, Trainer
 from pdenet_cli.training.validation import Part
 
 SAVE_EVERY = 60.0  # seconds between checkpoints
+LAST = f".last{SUFFIX}"
 NOTHING_YET = (False, -1000.0)  # masked, dB: a warm-up never beats the masks
 
 
@@ -32,7 +33,17 @@ class Files:
 
     @classmethod
     def of(cls, model: Path) -> Files:
-        return cls(model, *(model.with_suffix(end) for end in (".last.safetensors", ".log.jsonl", ".curves.png")))
+        return cls(model, *(model.with_suffix(end) for end in (LAST, ".log.jsonl", ".curves.png")))
+
+    @classmethod
+    def around(cls, weights: Path) -> Files:
+        """Those of the run that left these weights, which may be its last state."""
+        name = weights.name
+        return cls.of(weights.with_name(name.removesuffix(LAST) + SUFFIX) if name.endswith(LAST) else weights)
+
+    @property
+    def every(self) -> tuple[Path, ...]:
+        return self.model, self.last, self.log, self.curves
 
     @property
     def lock(self) -> Path:
