@@ -23,7 +23,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 CHANNELS = {0: 1, 2: 3, 4: 2, 6: 4}  # by PNG's colour types; 3, a palette, is no number of light
 KEPT_BYTES = 256 << 20
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
-UNSEEN = ("thumbs.db", "desktop.ini")  # what Windows puts into folders and hides
+UNSEEN = ("thumbs.db", "desktop.ini", "__macosx")  # what systems put into folders and archives beside the pictures
 
 
 @dataclass(frozen=True)
