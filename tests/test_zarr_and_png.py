@@ -329,6 +329,13 @@ def test_several_scenes_are_named(tmp_path):
     assert "2 folders of PNGs (a, b" in refuses_in(tmp_path / "cave")
 
 
+def test_what_systems_leave_beside_pictures_is_nothing(tmp_path):
+    pixels = png_scene(tmp_path / "scene" / "scene", bands=3)
+    (tmp_path / "scene" / "__MACOSX").mkdir()
+    (tmp_path / "scene" / "Thumbs.db").write_text("")
+    np.testing.assert_array_equal(open_cube(tmp_path / "scene").read(), pixels)
+
+
 @pytest.mark.parametrize("other", ["a.tif", "notes.txt", "empty/"])
 def test_pictures_below_a_folder_of_other_things_are_no_scene(other, tmp_path):
     pixels = png_scene(tmp_path / "mixed" / "ql", bands=3)
