@@ -258,7 +258,7 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
     spec = header.spec
     sizes = {name: value for name, value in spec.config.items() if isinstance(value, int)}
     blocks = math.prod(sizes.get(name, 1) for name in ("stages", "units", "members"))  # with weights of their own
-    if any(size > MAX_SIZE for size in sizes.values()) or blocks > len(header.shapes):
+    if any(size > MAX_SIZE for size in sizes.values()) or blocks > max(1, len(header.shapes)):
         raise ModelError(f"{path}: its configuration {dict(spec.config)} is beyond belief.")
     try:
         degradation = spec.learned()
