@@ -52,9 +52,8 @@ class Posterior:
 
     With the ensemble "flips", sample n moreover sees the scene under symmetry n mod 8 of a square, undone
     afterwards: as many passes, and even a network without chance gives up to 8 different samples. No sample is
-    made twice: where no more are sure to differ than 8 flips, or the members of an ensemble, there are no more
-    than that. A calibrated model is used as it was
-    calibrated if nothing else is asked for, any other with "masks".
+    made twice: without chance there are only as many as it takes until a flip and a member of an ensemble meet
+    again. A calibrated model is used as it was calibrated if nothing else is asked for, any other with "masks".
     """
 
     def __init__(self, model: Model, samples: int, seed: int = 0, ensemble: str | None = None) -> None:
@@ -290,7 +289,8 @@ def _write_tile(
                 sums[i] = layer.summary.merging.addends(evidence, values, there) + sums.get(i, 0)
             if layer.cube is not None:
                 _write_owned(layer, tile.target, span, dict(zip(bands, values, strict=True)), unseen)
-        del evidence, there, values  # or they stay while the network works on the next bands
+            del values
+        del evidence, there  # or they stay while the network works on the next bands
     for i, layer in enumerate(layers):
         if layer.merged is not None:
             layer.merged.write(tile.target, layer.summary.merging.finish(sums[i], counts)[None])

@@ -72,7 +72,7 @@ class Delivery:
         """Stop where a format cannot hold its cube, a folder is in the way, or the scene of these files would be
         replaced or added to.
         """
-        refuse_scenes((*self._finals, *self._shown, self.report_path), files)
+        refuse_scenes(self._every, files)
         refuse_folders((*self._shown, self.report_path))
         for output, meta in self.cubes.values():
             output.refuse_folders()
@@ -80,7 +80,7 @@ class Delivery:
 
     def refuse_others(self, scenes: Sequence[Path], variable: str | None, axes: str | None) -> None:
         """Stop where a file of another scene of the same command would be replaced."""
-        taken = [final for final in (*self._finals, *self._shown, self.report_path) if final.exists()]
+        taken = [final for final in self._every if final.exists()]
         folders = {final.parent.resolve() for final in taken}
         for scene in scenes:
             # Opened only where a file of it can be met: there may be thousands.
@@ -93,13 +93,12 @@ class Delivery:
 
     def refuse_existing(self) -> None:
         """Stop where something would be replaced without having been told to."""
-        refuse_existing((*self._finals, *self._shown, self.report_path), self.overwrite)
+        refuse_existing(self._every, self.overwrite)
 
     @property
     def in_the_way(self) -> list[Path]:
         """What is there and would be replaced without having been told to."""
-        every = (*self._finals, *self._shown, self.report_path)
-        return [] if self.overwrite else [path for path in every if path.exists()]
+        return [] if self.overwrite else [path for path in self._every if path.exists()]
 
     def made(self, job: dict[str, Any]) -> Report | None:
         """The report of an earlier run that made these very cubes, if they are all still there."""
@@ -192,6 +191,10 @@ class Delivery:
     def _shown(self) -> tuple[Path, ...]:
         """What shows the cubes to people."""
         return (*self.pictures, *self.pages.values())
+
+    @property
+    def _every(self) -> tuple[Path, ...]:
+        return (*self._finals, *self._shown, self.report_path)
 
     def _named(self, ending: str) -> Path:
         return self.path.with_name(self.path.stem + ending)

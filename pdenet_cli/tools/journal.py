@@ -42,8 +42,9 @@ class Journal:
         begun, steps = told
         differ = sorted(k for k in job if k != "plan" and job[k] != begun.get(k))
         if differ:
+            output = self.path.with_name(self.path.name.removeprefix(".").removesuffix(".journal"))
             raise OutputError(
-                f"{self.path}: the broken-off run had another {', '.join(differ)}. "
+                f"{output}: the broken-off run had another {', '.join(differ)}. "
                 "Use the same options, or leave out --resume to start again."
             )
         return begun, steps
