@@ -130,15 +130,16 @@ class Posterior:
         tile: int | None = None,
         *,
         whole_spectra: bool = False,
+        surroundings: Window | None = None,
     ) -> Plan:
         """How a scene is cut so that every piece fits into `memory`, or into half of what is free.
 
-        `whole_spectra`: all bands of a pixel are computed at once.
+        `whole_spectra`: all bands of a pixel are computed at once; `surroundings`: what else there is to see.
         """
         network = self.network
         band_halo = None if whole_spectra else network.band_halo
         room = memory or usable_memory(self.device)
-        return plan_tiles(scene, network.scale, usable, halo, band_halo, room, self.bytes_for, tile)
+        return plan_tiles(scene, network.scale, usable, halo, band_halo, room, self.bytes_for, tile, surroundings)
 
     def settle(self, plan: Plan) -> None:
         """Let a GPU run as many sub-networks at once as fit; a CPU is fastest with one at a time."""
@@ -197,7 +198,7 @@ def super_resolve(
         while pending:
             piece = pending.pop()
             if _side(piece) > largest:
-                pending += reversed(piece.halves(plan.halo, plan.scene))
+                pending += reversed(piece.halves(plan.halo, plan.seen))
                 continue
             try:
                 gathered = (
@@ -343,7 +344,7 @@ def _smaller(tile: Tile, posterior: Posterior, plan: Plan, say: Callable[[str], 
         return [tile]
     if _side(tile) <= SMALLEST_TILE:
         raise ResourceError(f"Out of memory even with a tile of {tile.core.rows} x {tile.core.columns} pixels.")
-    halves = tile.halves(plan.halo, plan.scene)
+    halves = tile.halves(plan.halo, plan.seen)
     say(f"Out of memory: going on with tiles of {halves[0].core.rows} x {halves[0].core.columns} pixels.")
     return list(reversed(halves))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pdenet_cli.cube import Window
 from pdenet_cli.errors import ResourceError
@@ -36,24 +36,28 @@ class Tile:
     core: Window
     padded: Window
     scale: int
+    origin: tuple[int, int] = (0, 0)  # row and column of the input where the result begins
 
     def halves(self, halo: int, scene: Window) -> tuple[Tile, ...]:
-        """The same ground as two tiles, cut across the longer side."""
+        """The same ground as two tiles, cut across the longer side; `scene` is all that there is to see."""
         rows, columns = self.core.rows, self.core.columns
         cut = (-(-rows // 2), columns) if rows >= columns else (rows, -(-columns // 2))
-        return tuple(Tile(core, core.grown(halo, within=scene), self.scale) for core in self.core.blocks(*cut))
+        return tuple(
+            replace(self, core=core, padded=core.grown(halo, within=scene)) for core in self.core.blocks(*cut)
+        )
 
     @property
     def target(self) -> Window:
         """Where the result goes on the fine grid."""
-        return self.core.scaled(self.scale)
+        row, column = self.origin
+        return replace(self.core, row=self.core.row - row, column=self.core.column - column).scaled(self.scale)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a scene is cut: every tile is computed for every span of bands."""
+    """How a scene, or a part of one, is cut: every tile is computed for every span of bands."""
 
-    scene: Window
+    scene: Window  # that is computed
     scale: int
     usable: tuple[int, ...]  # the file's bands that the network sees
     halo: int
@@ -61,6 +65,12 @@ class Plan:
     tile: int  # the longest side of a core
     depth: int  # the most bands in the core of a span
     memory: int = 0  # that a piece may take, in bytes
+    surroundings: Window | None = None  # which the margins may show; None: there is nothing beyond the scene
+
+    @property
+    def seen(self) -> Window:
+        """All that there is to see."""
+        return self.surroundings or self.scene
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -79,7 +89,8 @@ class Plan:
     def tiles(self) -> tuple[Tile, ...]:
         """The tiles in the order in which they are computed."""
         cores = self.scene.blocks(_even(self.scene.rows, self.tile), _even(self.scene.columns, self.tile))
-        return tuple(Tile(core, core.grown(self.halo, within=self.scene), self.scale) for core in cores)
+        origin = self.scene.row, self.scene.column
+        return tuple(Tile(core, core.grown(self.halo, within=self.seen), self.scale, origin) for core in cores)
 
     @property
     def voxels(self) -> int:
@@ -99,11 +110,9 @@ class Plan:
 
     def _padded(self) -> tuple[list[int], list[int], list[int]]:
         """The padded lengths along bands, rows and columns: pieces are their products."""
-        rows, columns = (
-            [min(start + side + self.halo, length) - max(start - self.halo, 0) for start in range(0, length, side)]
-            for length in (self.scene.rows, self.scene.columns)
-            for side in (_even(length, self.tile),)
-        )
+        scene, seen = self.scene, self.seen
+        rows = _lengths(range(scene.row, scene.bottom), range(seen.row, seen.bottom), self.tile, self.halo)
+        columns = _lengths(range(scene.column, scene.right), range(seen.column, seen.right), self.tile, self.halo)
         return [len(span.padded) for span in self.spans], rows, columns
 
 
@@ -116,17 +125,19 @@ def plan_tiles(
     memory: int,
     bytes_for: Callable[[Plan], int],
     tile: int | None = None,
+    surroundings: Window | None = None,
 ) -> Plan:
     """The plan with the least work whose largest piece fits into `memory` by the count of `bytes_for`.
 
-    `halo` is None for a network that looks everywhere: every tile is then given the whole scene.
+    `halo` is None for a network that looks everywhere: every tile is then given all that there is to see.
     """
     bands = len(usable)
-    reach = max(scene.rows, scene.columns) if halo is None else halo
+    seen = surroundings or scene
+    reach = max(seen.rows, seen.columns) if halo is None else halo
     depths = {bands} if band_halo is None else {math.ceil(bands / pieces) for pieces in range(1, bands + 1)}
     sides = [tile] if tile is not None else _sides(max(scene.rows, scene.columns))
     plans = [
-        Plan(scene, scale, tuple(usable), reach, band_halo, side, depth, memory)
+        Plan(scene, scale, tuple(usable), reach, band_halo, side, depth, memory, surroundings)
         for depth in sorted(depths, reverse=True)
         for side in sides
     ]
@@ -150,6 +161,15 @@ def _sides(longest: int) -> list[int]:
     while sides[-1] < longest:
         sides.append(math.ceil(sides[-1] * 1.12))
     return sorted({_even(longest, side) for side in sides})
+
+
+def _lengths(scene: range, seen: range, tile: int, halo: int) -> list[int]:
+    """How long the tiles of a scene are along one axis, with their margins as far as there is something to see."""
+    starts = scene[:: _even(len(scene), tile)]
+    return [
+        min(stop + halo, seen.stop) - max(start - halo, seen.start)
+        for start, stop in zip(starts, (*starts[1:], scene.stop), strict=True)
+    ]
 
 
 def _even(length: int, most: int) -> int:

@@ -323,14 +323,35 @@ def test_a_truth_is_made_coarse_in_the_memory_that_is_given(truth, models, tmp_p
     assert planes[:3] == [2, 2, 1]
 
 
-def test_the_held_out_part_is_scored_as_if_it_were_a_scene_of_its_own(truth, models, tmp_path):
+def test_the_held_out_part_alone_is_scored_as_if_it_were_a_scene_of_its_own(truth, models, tmp_path):
     path, unit = truth
-    part = contest(models, part="lower-right").run([path]).scenes[0]
+    part = contest(models, part="lower-right-alone").run([path]).scenes[0]
     assert (part.row, part.column, part.rows, part.columns) == (25, 21, 24, 20)
     alone = written(tmp_path / "part.hdr", unit[:, 25:49, 21:41])
     again = contest(models).run([alone]).scenes[0]
     for name, scores in part.systems.items():
         assert scores.values == pytest.approx(again.systems[name].values, rel=1e-4), name
+
+
+@pytest.mark.parametrize("memory", [None, 3_000_000])
+def test_the_held_out_part_is_sharpened_as_in_its_scene(truth, models, memory):
+    path, unit = truth
+    scores = contest(models, part="lower-right", memory=memory).run([path]).scenes[0].systems
+    scene = torch.from_numpy(unit[:, 1:49, 1:41])  # the pixels of the coarse grid on which the part lies
+    low = bicubic_down(scene, 4)
+    with torch.no_grad():
+        torch.manual_seed(0)
+        network = PDENet(CONFIG)
+        draw = network.draw(torch.Generator().manual_seed(3), 2)
+        estimates = {
+            "bicubic": bicubic_up(low, 4),
+            "chance": torch.stack([network(low[None], draw[i])[0] for i in range(2)]).mean(0),
+        }
+    target = unit[:, 25:49, 21:41].astype(np.float64)
+    for name, estimate in estimates.items():
+        own = estimate.clamp(0, 1).double().numpy()[:, 24:48, 20:40]
+        psnr = np.mean([peak_signal_noise_ratio(t, e, data_range=1) for t, e in zip(target, own, strict=True)])
+        assert scores[name].values["MPSNR"] == pytest.approx(psnr, abs=1e-4), name
 
 
 def test_the_models_own_degradation_makes_the_input(truth, models, tmp_path):
@@ -685,7 +706,7 @@ def test_bicubic_on_a_real_scene_is_what_training_measures(data, models):
     path = data / "train" / "aviris" / "abu-beach-3.mat"
     if not path.exists():
         pytest.skip(f"{path} is not here")
-    scene = contest(models, ("double",), part="lower-right", bands=slice(0, 16)).run([path]).scenes[0]
+    scene = contest(models, ("double",), part="lower-right-alone", bands=slice(0, 16)).run([path]).scenes[0]
     with open_cube(path) as cube:
         (part,) = held_out_parts([Scene.read(cube.with_bands(slice(0, 16)))], Degradation(2), 0)
     values = scene.systems["bicubic"].values

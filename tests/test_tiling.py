@@ -12,14 +12,15 @@ from pdenet_cli.errors import ResourceError
 from pdenet_cli.tiling import Plan, Tile, plan_tiles
 
 plans = st.builds(
-    lambda rows, columns, bands, skipped, halo, band_halo, tile, depth: Plan(
-        Window(0, 0, rows, columns),
+    lambda rows, columns, bands, skipped, halo, band_halo, tile, depth, around: Plan(
+        Window(*around[:2], rows, columns),
         4,
         tuple(b for b in range(bands) if b not in skipped) or (0,),
         halo,
         band_halo,
         tile,
         depth,
+        surroundings=Window(0, 0, rows + sum(around[::2]), columns + sum(around[1::2])) if any(around) else None,
     ),
     st.integers(1, 60),
     st.integers(1, 60),
@@ -29,6 +30,7 @@ plans = st.builds(
     st.integers(0, 5),
     st.integers(1, 70),
     st.integers(1, 21),
+    st.tuples(*4 * [st.integers(0, 12)]),  # rows above, columns to the left, rows below, columns to the right
 )
 
 
@@ -40,9 +42,10 @@ largest = attrgetter("largest")  # a memory of one byte per voxel
 def test_tiles_cover_the_scene_once_and_their_margins_stay_inside(plan):
     seen = np.zeros((plan.scene.rows, plan.scene.columns), int)
     for tile in plan.tiles:
-        seen[tile.core.slices] += 1
+        seen[tile.core.relative_to(plan.scene).slices] += 1
         assert max(tile.core.rows, tile.core.columns) <= plan.tile
-        assert tile.padded == tile.core.grown(plan.halo, within=plan.scene)
+        assert tile.padded == tile.core.grown(plan.halo, within=plan.seen)
+        assert tile.target == tile.core.relative_to(plan.scene).scaled(plan.scale)
     assert (seen == 1).all()
 
 
@@ -77,7 +80,7 @@ def test_the_counted_work_is_the_work_of_the_tiles(plan):
 def test_a_plan_fits_or_is_refused(plan, most):
     arguments = plan.scene, plan.scale, plan.usable, plan.halo, plan.band_halo, most, largest
     try:
-        chosen = plan_tiles(*arguments)
+        chosen = plan_tiles(*arguments, surroundings=plan.surroundings)
     except ResourceError as error:
         assert "--memory" in str(error)  # noqa: PT017
         return
@@ -152,10 +155,11 @@ def test_a_network_that_needs_the_whole_spectrum_gets_it():
 @settings(deadline=None)
 def test_half_a_tile_and_the_other_half_are_the_tile(plan):
     tile = plan.tiles[-1]
-    halves = tile.halves(plan.halo, plan.scene)
+    halves = tile.halves(plan.halo, plan.seen)
     assert sum(half.core.rows * half.core.columns for half in halves) == tile.core.rows * tile.core.columns
     assert len(halves) == (1 if (tile.core.rows, tile.core.columns) == (1, 1) else 2)
-    assert all(half.padded == half.core.grown(plan.halo, within=plan.scene) for half in halves)
+    assert all(half.padded == half.core.grown(plan.halo, within=plan.seen) for half in halves)
+    assert all(half.target == half.core.relative_to(plan.scene).scaled(plan.scale) for half in halves)
 
 
 def test_a_tile_is_halved_across_its_longer_side():

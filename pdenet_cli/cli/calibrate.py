@@ -29,9 +29,7 @@ def calibrate(
     certify: Annotated[
         bool, typer.Option("--certify", help="Widen until the level is proved, not only met on these scenes.")
     ] = False,
-    part: Annotated[
-        str, typer.Option(help="whole, or lower-right: the quarter that `pdenet train` never trains on.")
-    ] = "whole",
+    part: options.Part = "whole",
     samples: Annotated[int, typer.Option(help=f"{options.SAMPLES} Use the model with as many later.", min=1)] = 8,
     ensemble: options.Ensemble = None,
     kernel: options.OtherKernel = None,

@@ -72,9 +72,7 @@ def evaluate(
     protocol: Annotated[
         str, typer.Option(help="Whose definitions of the metrics: pdenet, mcnet, sspsr.")
     ] = "pdenet",
-    part: Annotated[
-        str, typer.Option(help="whole, or lower-right: the quarter that `pdenet train` never trains on.")
-    ] = "whole",
+    part: options.Part = "whole",
     scale: Annotated[
         int | None,
         typer.Option(

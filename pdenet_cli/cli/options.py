@@ -57,6 +57,13 @@ Ensemble = Annotated[
         show_default="as the model was calibrated, else masks",
     ),
 ]
+Part = Annotated[
+    str,
+    typer.Option(
+        help="What is compared: whole scenes; lower-right, the quarter that `pdenet train` never trains on, seen "
+        "in its scene; lower-right-alone, the same quarter cut out beforehand."
+    ),
+]
 KERNEL = "How the coarse cubes are made: bicubic, gaussian, or area (means of square pixels)."
 Fwhm = Annotated[
     float | None,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.cube import Cube, CubeMeta, Window
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ResourceError
 from pdenet_cli.evaluation.view import AS_THEY_ARE, View
@@ -23,24 +23,39 @@ BAND_VALUES = 1 << 26  # of the truth, degraded at once
 BYTES_PER_VALUE = 25  # that this takes, of the largest type of numbers
 
 
-def coarse(truth: View, degradation: Degradation, seed: int, memory: int | None = None) -> Cube:
-    """The truth as a coarser sensor would have seen it, 0..1, in memory; holes are filled, as for the network.
+@dataclass(frozen=True)
+class Coarse:
+    """A truth, and maybe what lies around it, as a coarser sensor would have seen it: 0..1, in memory."""
+
+    cube: Cube
+    part: Window  # of the cube: the truth itself, whose finer version is wanted
+
+
+def coarse(
+    truth: View, degradation: Degradation, seed: int, memory: int | None = None, *, alone: bool = False
+) -> Coarse:
+    """The truth made coarse, with the rest of its scene unless it is to stand `alone`; holes are filled, as for
+    the network.
 
     `memory`: what it may take on the way, if a single band fits into it.
     """
-    bands, scene, scale = len(truth.bands), truth.scene, degradation.scale
+    scale = degradation.scale
+    seen = truth if alone else truth.with_surroundings(scale)
+    part = truth.part.relative_to(seen.part)
+    part = Window(part.row // scale, part.column // scale, part.rows // scale, part.columns // scale)
+    bands, scene = len(seen.bands), seen.scene
     low = np.empty((bands, scene.rows // scale, scene.columns // scale), np.float32)
     blur = replace(degradation, noise=0.0)
     values = min(BAND_VALUES, (memory or usable_memory(torch.device("cpu"))) // BYTES_PER_VALUE)
     some = max(1, values // (scene.rows * scene.columns))
     for start in range(0, bands, some):  # whole bands: no seams to care for
-        high, there = truth.read(scene, range(start, min(start + some, bands)))
+        high, there = seen.read(scene, range(start, min(start + some, bands)))
         high = grown(high, there, FILLED * scale)
         low[start : start + some] = blur(torch.from_numpy(high)).numpy()
     if degradation.noise:
         generator = torch.Generator().manual_seed(seed)
         low += degradation.noise * torch.randn(low.shape, generator=generator).numpy()
-    return Cube(truth.cube.path, CubeMeta(*low.shape, low.dtype), low)
+    return Coarse(Cube(truth.cube.path, CubeMeta(*low.shape, low.dtype), low), part)
 
 
 def every_mask_one(posterior: Posterior) -> Posterior:
@@ -51,7 +66,7 @@ def every_mask_one(posterior: Posterior) -> Posterior:
 
 
 def run(
-    low: Cube,
+    low: Coarse,
     posterior: Posterior,
     outputs: Sequence[tuple[Summary, Cube]],
     memory: int | None = None,
@@ -64,19 +79,21 @@ def run(
 
     `whole_spectra`: all bands of a pixel are written at once.
     """
-    bands = low.meta.bands
+    cube, bands = low.cube, low.cube.meta.bands
     posterior.refuse_other_bands(bands)
     halo = halo_for(posterior, [summary for summary, _ in outputs], holes=False)
-    plan = posterior.plan(low.meta.window, range(bands), halo, memory, whole_spectra=whole_spectra)
+    around = cube.meta.window
+    plan = posterior.plan(low.part, range(bands), halo, memory, whole_spectra=whole_spectra, surroundings=around)
     layers = [Layer(summary, cube) for summary, cube in outputs]
-    work = super_resolve(low, posterior, plan, AS_THEY_ARE, layers, say=say)
+    work = super_resolve(cube, posterior, plan, AS_THEY_ARE, layers, say=say)
     for done, _ in enumerate(work, start=1):
         watch(done, len(plan.tiles))
 
 
-def scratch(folder: Path, low: Cube, scale: int) -> Cube:
+def scratch(folder: Path, low: Coarse, scale: int) -> Cube:
     """An empty cube for an estimate, in a file of its own: of a large scene, several do not fit into memory."""
-    meta = low.meta.upscaled(scale)
+    part, meta = low.part.scaled(scale), low.cube.meta
+    meta = CubeMeta(meta.bands, part.rows, part.columns, meta.dtype)
     path = folder / f"{len(list(folder.iterdir()))}.raw"
     array = RawArray(path, meta.dtype, meta.shape())
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,13 @@ from pdenet_cli.metrics import Tally
 from pdenet_cli.radiometry import Radiometry
 
 BLOCK_VALUES = 1 << 21
+ALONE = "lower-right-alone"
+PARTS = {
+    "whole": "whole scenes",
+    "lower-right": "the lower right quarter, which training leaves out, seen in its scene",
+    ALONE: "the lower right quarter, which training leaves out, cut out beforehand",
+}
+"""What may be compared of a truth."""
 AS_THEY_ARE = Radiometry((1.0,), (0.0,), "0..1 already")
 
 
@@ -34,6 +41,13 @@ class View:
     @property
     def scene(self) -> Window:
         return Window(0, 0, self.part.rows, self.part.columns)
+
+    def with_surroundings(self, scale: int) -> View:
+        """The view of all that is whole pixels of the part's grid, `scale` times as coarse."""
+        meta, part = self.cube.meta, self.part
+        row, column = part.row % scale, part.column % scale
+        size = ((meta.rows - row) // scale * scale, (meta.columns - column) // scale * scale)
+        return replace(self, part=Window(row, column, *size))
 
     def read(
         self, window: Window, some: Sequence[int] | None = None

@@ -11,6 +11,7 @@ import numpy as np
 from pdenet_cli.evaluation.look import TRUTH, Look
 from pdenet_cli.evaluation.results import Evaluation, SceneResult, Values
 from pdenet_cli.evaluation.study import METRICS, Study
+from pdenet_cli.evaluation.view import PARTS
 from pdenet_cli.metrics import Metric
 from pdenet_cli.pages.chart import Line, Stroke, legend, line_chart, ordinal, strokes
 from pdenet_cli.pages.trust import trust_charts, trust_tables
@@ -82,7 +83,7 @@ def _summary(evaluation: Evaluation) -> str:
     words = [
         f"{count} scene{'s' if count != 1 else ''}, {evaluation.problem}",
         f"protocol {job['protocol']}",
-        "the lower right quarter, which training leaves out" if job["part"] != "whole" else "whole scenes",
+        PARTS[job["part"]],
     ]
     if "samples" in job:
         words.append(f"{job['samples'][-1]} draws, seed {job['seed']}")

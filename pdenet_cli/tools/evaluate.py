@@ -20,7 +20,7 @@ from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.evaluation import study
 from pdenet_cli.evaluation.look import TRUTH, Look
 from pdenet_cli.evaluation.results import Evaluation, SceneResult, Scores
-from pdenet_cli.evaluation.trial import coarse, every_mask_one, run, scratch
+from pdenet_cli.evaluation.trial import Coarse, coarse, every_mask_one, run, scratch
 from pdenet_cli.evaluation.uncertainty import Guess, Trust, trust
 from pdenet_cli.evaluation.view import View, compare
 from pdenet_cli.inference import Posterior
@@ -224,7 +224,7 @@ class Contest:
             for system, posterior in self.posteriors.items():
                 if trained_on(path, self.settings, posterior.model.spec):
                     note(f"{name}: {system} was trained on this scene; on others it will be worse.")
-            low = coarse(truth, self.degradation, self.seed, self.settings.memory)
+            low = coarse(truth, self.degradation, self.seed, self.settings.memory, alone=self.settings.alone)
             views: dict[str, View] = {}
             seconds: dict[str, float] = {}
             drawn: dict[str, Taken] = {}
@@ -248,7 +248,7 @@ class Contest:
             result = _result(name, truth, views, self.scale, self.settings, seconds)
             return replace(result, uncertainty=trusts), drawn
 
-    def _study(self, truth: View, low: Cube, posterior: Posterior, output: Cube, options: Any) -> Taken:
+    def _study(self, truth: View, low: Coarse, posterior: Posterior, output: Cube, options: Any) -> Taken:
         """The scores of every set of draws and of no draw; the first set of the largest N fills `output`."""
         empty = PROTOCOLS[self.settings.protocol].tally(self.scale, study.METRICS)
         takes = study.takes(self.samples, len(posterior))

@@ -10,7 +10,7 @@ from typing import Any
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, UsageError
-from pdenet_cli.evaluation.view import View
+from pdenet_cli.evaluation.view import ALONE, PARTS, View
 from pdenet_cli.formats import files_of, open_cube
 from pdenet_cli.formats.output import refuse_scenes
 from pdenet_cli.inference import ENSEMBLES
@@ -20,8 +20,6 @@ from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.report import versions
 from pdenet_cli.survey import Survey
 from pdenet_cli.training.data import held_out, sha256_of
-
-PARTS = ("whole", "lower-right")
 
 
 @dataclass(frozen=True)
@@ -46,9 +44,14 @@ class Settings:
     noise: float | None = None  # None: as the models have learned
 
     def __post_init__(self) -> None:
-        for name, table in (("protocol", tuple(PROTOCOLS)), ("part", PARTS), ("ensemble", ENSEMBLES)):
+        for name, table in (("protocol", tuple(PROTOCOLS)), ("part", tuple(PARTS)), ("ensemble", ENSEMBLES)):
             if getattr(self, name) not in (*table, None):
                 raise UsageError(f"--{name} {getattr(self, name)} is unknown; choose {' or '.join(table)}.")
+
+    @property
+    def alone(self) -> bool:
+        """Whether the part is cut out before it is made coarse, so that no system sees what lies around it."""
+        return self.part == ALONE
 
     def degradation(self, learned: Degradation) -> Degradation:
         """How truths are made coarse for a model that has `learned` from coarse cubes made in this way."""
@@ -127,7 +130,7 @@ def truth_view(
     if settings.part != "whole":
         part = held_out(size, scale) or Window(0, 0, 0, 0)
     if not part.rows or not part.columns:
-        asked = "any part" if settings.part == "whole" else f"a {settings.part} part"
+        asked = "any part" if settings.part == "whole" else "a lower-right part"
         raise UsageError(f"{cube.path}: {rows} x {columns} pixels are too few for {asked} at x{scale}.")
     for row, column in settings.pixels:
         if not (part.row <= row < part.bottom and part.column <= column < part.right):
