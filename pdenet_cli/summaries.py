@@ -59,7 +59,7 @@ class Evidence:
     @cached_property
     def std(self) -> Map:
         """Their standard deviation, (bands, rows, columns)."""
-        return std(self.samples)
+        return std(self.samples, self.mean)
 
 
 class Stretch(Protocol):
@@ -77,9 +77,8 @@ def mean(samples: Samples) -> Map:
     return np.asarray(samples.mean(0, dtype=np.float32))
 
 
-def std(samples: Samples) -> Map:
-    """The standard deviation of the samples, with n - 1; zero for a single one."""
-    middle = mean(samples)
+def std(samples: Samples, middle: Map) -> Map:
+    """The standard deviation of the samples around their mean, with n - 1; zero for a single one."""
     squares = np.zeros_like(middle)
     for sample in samples:  # one by one: all differences at once would be the samples again
         squares += (sample - middle) ** 2

@@ -108,6 +108,25 @@ def test_of_all_plans_that_fit_the_one_with_the_least_work_is_taken():
     assert chosen.voxels <= 1.1 * least  # sides are tried about 12 % apart
 
 
+def test_without_a_margin_tiles_are_as_large_as_is_good_for_progress():
+    plan = plan_tiles(Window(0, 0, 1000, 1000), 4, range(100), 0, 0, 1 << 40, largest)
+    assert (plan.tile, plan.depth, plan.count) == (250, 100, 16)
+    tight = plan_tiles(Window(0, 0, 1000, 1000), 4, range(100), 0, 0, 100 * 130**2, largest)
+    assert tight.tile > 100  # not more pieces than memory wants
+
+
+def test_where_it_costs_little_a_scene_is_cut_although_it_would_fit():
+    scene = Window(0, 0, 4000, 4000)
+    assert 1 < plan_tiles(scene, 4, range(10), 8, 4, 1 << 60, largest).count <= 36
+    assert plan_tiles(Window(0, 0, 100, 100), 4, range(10), 28, 4, 1 << 60, largest).count == 1
+
+
+@given(plans)
+@settings(deadline=None)
+def test_tiles_are_counted_without_being_made(plan):
+    assert plan.count == len(plan.tiles)
+
+
 def test_the_memory_that_would_do_is_told():
     with pytest.raises(ResourceError, match=r"takes 2,560 bytes of memory .*, 2,559 are allowed") as met:
         plan_tiles(Window(0, 0, 64, 64), 4, range(10), 4, None, 2559, largest)

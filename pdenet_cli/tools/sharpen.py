@@ -119,6 +119,9 @@ class Job:
         self.radiometry = Radiometry.of(self.source.meta, self.survey, settings.value_range)
         posterior.refuse_other_bands(len(self.usable))
         halo = settings.halo
+        if halo is not None and network.halo is None:
+            whole = f"{posterior.model.name} looks at the whole scene at once"
+            raise UsageError(f"--halo {halo}: {whole}; in pieces its results would be wrong. Leave out --halo.")
         if halo is None:
             halo = halo_for(posterior, self.maps.summaries, holes=self.survey.holes)
         self.plan = posterior.plan(self.source.meta.window, self.usable, halo, settings.memory, settings.tile)
