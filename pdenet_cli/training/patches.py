@@ -147,7 +147,9 @@ class Patches:
         """Patch `index` of the batch of step `step`."""
         rng = np.random.default_rng([self.seed, step, index])
         scene = self.scenes[rng.choice(len(self.scenes), p=self.chances)]
-        side = min(self.recipe.patch // self.scale * self.scale, scene.largest_patch(self.scale))
+        side = self.recipe.patch // self.scale * self.scale
+        if not (self.recipe.mosaic and rng.random() < self.recipe.mosaic):
+            side = min(side, scene.largest_patch(self.scale))
         run = self._run(rng, len(scene.pixels))
         high = self._piece(rng, scene, run, side)
         if rng.random() < self.recipe.collage:
@@ -178,7 +180,15 @@ class Patches:
         return high
 
     def _piece(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> Unit:
-        """A square of a scene, `side` pixels wide: turned, mirrored, brighter or darker, at times another size."""
+        """A square of a scene, `side` pixels wide: turned, mirrored, brighter or darker, at times another size.
+
+        Where the scene has none so large, several smaller ones side by side, cut out anywhere.
+        """
+        if side > (small := scene.largest_patch(self.scale)):
+            count = -(-side // small) + 1
+            pieces = [[self._piece(rng, scene, run, small) for _ in range(count)] for _ in range(count)]
+            row, column = rng.integers(count * small - side + 1, size=2)
+            return np.block(pieces)[:, row : row + side, column : column + side]
         if self.recipe.warp and rng.random() < self.recipe.warp:
             unit = self._warped(rng, scene, run, side)
         else:

@@ -38,6 +38,7 @@ class Recipe:
     clip: float = 1.0  # largest norm of a gradient
     consistency: float = 1.0  # λ of the loss
     spectral: float = 0.0  # what a wrong step from a band to the next costs, beside a wrong value
+    balance: float = 0.0  # what a wrong mean of 4 x 4 coarse pixels costs, beside a wrong value
     energy: float = 0.0  # what two draws of a patch gain by being apart: 0, nothing; 1, as far as the truth is
     chances: tuple[float, float] = (0.0, 1.0)  # where the masks' chances are kept
     gains: tuple[float, float] = (1.0, 1.0)  # a patch is multiplied by a number between these
@@ -51,6 +52,7 @@ class Recipe:
     skipping: float = 0.0  # share of patches that take every second or third band
     warp: float = 0.0  # share of pieces that are turned by any angle and stretched
     zoom: float = 1.0  # a patch is made of a window up to so many times as wide
+    mosaic: float = 0.0  # share of patches that a scene too small for one fills with several pieces
     collage: float = 0.0  # share of patches with shapes pasted in that show other places of the scene
 
     def __post_init__(self) -> None:
@@ -73,7 +75,7 @@ class Recipe:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-SHARES = ("soft", "negative", "haze", "grain", "lens", "skipping", "warp", "collage")
+SHARES = ("soft", "negative", "haze", "grain", "lens", "skipping", "warp", "mosaic", "collage")
 
 DEFAULTS = {field.name: field.default for field in fields(Recipe) if isinstance(field.default, int | float)}
 """What each number of a recipe is where nothing else is said."""

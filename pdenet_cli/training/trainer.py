@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pdenet_cli.degradation import Degradation
@@ -22,6 +23,7 @@ from pdenet_cli.training.processes import ALONE, Processes
 from pdenet_cli.training.recipe import Moment, changed
 
 PAIR = 2  # of a patch, where a recipe compares them
+BALANCED = 4  # coarse pixels on a side of the squares whose means a recipe compares
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -207,6 +209,10 @@ class Trainer:
                 loss = loss - self.recipe.energy / 2 * (first - second).abs().mean()
             if self.recipe.spectral and estimate.shape[1] > 1:
                 loss = loss + self.recipe.spectral * (estimate - high).diff(dim=1).abs().mean()
+            if self.recipe.balance:
+                # The mean |error| is least for medians, which are too dark where bright spots are rare.
+                local = F.avg_pool2d(estimate - high, BALANCED * self.network.scale)
+                loss = loss + self.recipe.balance * local.abs().mean()
             loss = loss * len(group) / batch
             torch.autograd.backward(self.scaler.scale(loss))
             total += loss.detach()
