@@ -60,7 +60,7 @@ class Posterior:
         if ensemble not in (*ENSEMBLES, None):
             raise UsageError(f"--ensemble {ensemble} is unknown; choose {' or '.join(ENSEMBLES)}.")
         if samples < 1:
-            raise UsageError(f"--samples {samples}: at least one is needed.")
+            raise UsageError(f"--samples {samples}: use at least 1.")
         tune_process()
         self.model, self.seed, self.asked = model, int(seed), samples
         calibration = Calibration.of(model.spec)
@@ -87,7 +87,7 @@ class Posterior:
     def refuse_other_bands(self, count: int) -> None:
         """Stop where the network takes another number of bands than a cube has."""
         if self.network.bands not in (None, count):
-            met = f"the cube has {count} usable ones"
+            met = f"but the cube has {count} usable ones"
             raise ModelError(f"{self.model.name}: made for {self.network.bands} bands, {met}.")
 
     def samples(self, low: Map, bands: slice, crop: Window) -> Samples:
@@ -350,12 +350,12 @@ def _smaller(tile: Tile, posterior: Posterior, plan: Plan, say: Callable[[str], 
     """What to try where `tile` did not fit into memory: fewer sub-networks at once, then half of the tile."""
     if posterior.at_once > 1:
         posterior.at_once //= 2
-        say(f"Out of memory: going on with {posterior.at_once} samples at once.")
+        say(f"Out of memory: continuing with {posterior.at_once} samples at once.")
         return [tile]
     if max(tile.core.rows, tile.core.columns) <= SMALLEST_TILE:
         raise ResourceError(f"Out of memory even with a tile of {tile.core.rows} x {tile.core.columns} pixels.")
     halves = tile.halves(plan.halo, plan.seen)
-    say(f"Out of memory: going on with tiles of {halves[0].core.rows} x {halves[0].core.columns} pixels.")
+    say(f"Out of memory: continuing with tiles of {halves[0].core.rows} x {halves[0].core.columns} pixels.")
     return list(reversed(halves))
 
 

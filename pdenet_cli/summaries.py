@@ -247,7 +247,9 @@ RMS, ANGLE = PowerMean(2), MeanAngle()
 MEAN = Summary("mean", "the sharpened cube", lambda evidence, _: evidence.mean, "value", "nothing")
 MAPS: dict[str, tuple[Summary, ...]] = {
     "std": (Summary("std", "standard deviation of the samples", lambda e, _: e.std, "spread", merging=RMS),),
-    "share": (Summary("share", "samples whose level of {levels} is not the mean's", share, "percent"),),
+    "share": (
+        Summary("share", "samples whose grey level (of {levels}) differs from the mean's", share, "percent"),
+    ),
     "interval": (
         Summary(
             "interval_low", "lower end of the interval at level {level:g}", interval_low, "value", "calibration"
@@ -261,7 +263,7 @@ MAPS: dict[str, tuple[Summary, ...]] = {
     "consistency": (
         Summary(
             "consistency",
-            "how far the result, made coarse again, is from the input",
+            "difference between the input and the degraded result",
             consistency,
             "spread",
             "nothing",
@@ -269,6 +271,6 @@ MAPS: dict[str, tuple[Summary, ...]] = {
             True,
         ),
     ),
-    "risk": (Summary("risk", "chance of an error beyond {tolerance:g}", risk, "percent", "calibration"),),
+    "risk": (Summary("risk", "probability of an error beyond {tolerance:g}", risk, "percent", "calibration"),),
 }
 """The maps of `pdenet uncertainty`, by the name a user asks for, as the layers they are; one more is one entry."""

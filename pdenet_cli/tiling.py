@@ -157,10 +157,10 @@ def plan_tiles(
         which = "The smallest tile" if tile is None else f"With --tile {tile}, a tile"
         smaller = "" if tile is None else " or a smaller --tile"
         # Not every command has it.
-        less = " In upscale and uncertainty a smaller --halo takes less but is less exact." if halo else ""
+        less = " In upscale and uncertainty a smaller --halo needs less but is less exact." if halo else ""
         raise ResourceError(
-            f"{which} takes {least:,} bytes of memory with its margins, {memory:,} are allowed. "
-            f"Give --memory {math.ceil(least / 1e6)}MB{smaller}.{less}"
+            f"{which} needs {least:,} bytes of memory with its margins, but only {memory:,} are allowed. "
+            f"Use --memory {math.ceil(least / 1e6)}MB{smaller}.{less}"
         )
     least = min(plan.voxels for plan in fitting)
     near = [plan for plan in fitting if plan.voxels <= NEAR * least]

@@ -128,7 +128,9 @@ def test_a_page_that_cannot_be_written_is_written_by_resume(scene, models, tmp_p
     job = sharpen.Job(scene, tmp_path / "m.hdr", posterior, settings)
     with monkeypatch.context() as patched:
         patched.setattr(delivery, "write_page", Mock(side_effect=OSError(errno.ENOSPC, "No space left")))
-        with pytest.raises(OutputError, match=r"No space left.*kept there: go on with --resume"):
+        with pytest.raises(
+            OutputError, match=r"No space left.*The finished tiles are kept: continue with --resume"
+        ):
             list(job.run())
     again = sharpen.Job(scene, tmp_path / "m.hdr", posterior, dataclasses.replace(settings, resume=True))
     list(again.run())
@@ -247,11 +249,11 @@ def test_what_is_done_stays_where_the_scene_cannot_be_read_for_a_while(make_cube
     def failing(*words):
         count.append(words)
         if len(count) > done:
-            raise FormatError("a.tif: cannot be read any more (Input/output error).")
+            raise FormatError("a.tif: can no longer be read (Input/output error).")
         return read(*words)
 
     monkeypatch.setattr(job.source, "read", failing)
-    with pytest.raises(FormatError, match="go on with --resume" if done else r"error\)\.$"):
+    with pytest.raises(FormatError, match="continue with --resume" if done else r"error\)\.$"):
         list(job.run())
     assert bool(list(tmp_path.glob(".*"))) == bool(done)
     again = sharpen.Job(scene, out, posterior, sharpen.Settings(tile=6, resume=True))
@@ -379,7 +381,7 @@ def test_no_file_stays_open_however_a_job_ends(make_cube, tmp_path, monkeypatch,
     monkeypatch.setattr(delivery.Output, "create", creating)
     posterior, settings = Posterior(bicubic_model(2), 1), sharpen.Settings(tile=6, dtype="float32")
     if end == "refused":
-        with pytest.raises(UsageError, match="are none"):
+        with pytest.raises(UsageError, match="select nothing"):
             sharpen.Job(path, tmp_path / "fine.h5", posterior, dataclasses.replace(settings, bands=slice(4, 2)))
     elif end == "forecast":
         with sharpen.Job(path, tmp_path / "fine.h5", posterior, settings) as job:
@@ -426,13 +428,13 @@ def test_a_resumed_run_goes_on_or_says_why_it_starts_again(scene, models, tmp_pa
         (tmp_path / name).unlink()
     first, said = broken_off(scene, models, tmp_path)(tile=20)
     assert first == (0, 4)
-    assert "other tiles" in said[0]
+    assert "different tiles" in said[0]
     np.testing.assert_allclose(np.fromfile(tmp_path / "fine.img", "<i2"), np.frombuffer(whole, "<i2"), atol=1)
     for name in ("fine.hdr", "fine.img", "fine.report.json"):
         (tmp_path / name).unlink()
     first, said = broken_off(scene, models, tmp_path)(resume=False)
     assert first == (0, 20)
-    assert "--resume would have gone on" in said[0]
+    assert "--resume would have continued" in said[0]
 
 
 @pytest.mark.parametrize(
@@ -460,7 +462,7 @@ def test_only_the_run_that_was_broken_off_is_resumed(scene, models, tmp_path, se
     begun = run({}, {})
     next(begun)
     begun.close()
-    with pytest.raises(OutputError, match=rf"another (\w+, )*{word}\b.*leave out --resume"):
+    with pytest.raises(OutputError, match=rf"different (\w+, )*{word}\b.*omit --resume"):
         next(run(settings | {"resume": True}, draws))
     again = run({"resume": True}, {})
     assert next(again) == (0, 1)
@@ -517,7 +519,7 @@ def test_ctrl_c_leaves_a_state_to_resume_and_exits_130(pdenet, scene, models, tm
     assert not (tmp_path / "fine.hdr").exists()
     other = pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *tiles, "--resume", "--seed", 5)
     assert other.returncode == 5
-    assert "another seed" in other.stderr
+    assert "different seed" in other.stderr
     assert pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *tiles, "--resume").returncode == 0
     assert not list(tmp_path.glob(".*"))
 
@@ -532,7 +534,7 @@ def test_a_full_disk_ends_in_one_line_and_leaves_nothing(scene, models, tmp_path
     assert ran.returncode == 5, ran.stderr
     assert "Traceback" not in ran.stderr
     assert ran.stderr.count("\n") == 1
-    assert "Nothing was left there" in ran.stderr
+    assert "No partial file was left" in ran.stderr
     assert list(out.iterdir()) == []
 
 

@@ -355,7 +355,7 @@ def test_datums_by_their_names_are_known_or_the_loss_is_noted(tmp_path, words, n
     meta = open_cube(header).meta
     assert meta.georeference.crs == (f"EPSG:{number}" if number else None)
     named = words.replace("{}, ", "")
-    note = f"coordinate system '{named}' of map info is not known: kept only in ENVI"
+    note = f"coordinate system '{named}' of map info is unknown: kept only in ENVI"
     assert meta.notes == (() if number or "Arbitrary" in words else (note,))
 
 
@@ -537,7 +537,7 @@ def test_missing_bytes_are_counted(tmp_path):
 
 def test_trailing_bytes_are_noted(tmp_path):
     cube = open_cube(write(tmp_path, data=PIXELS.tobytes() + b"12345"))
-    assert any("5 bytes behind the pixels" in note for note in cube.meta.notes)
+    assert any("5 bytes after the pixels" in note for note in cube.meta.notes)
 
 
 def test_a_wavelength_list_of_the_wrong_length_is_dropped_and_noted(tmp_path):
@@ -549,7 +549,7 @@ def test_a_wavelength_list_of_the_wrong_length_is_dropped_and_noted(tmp_path):
 def test_a_wavelength_list_with_words_is_dropped_and_noted(tmp_path):
     meta = open_cube(write(tmp_path, {"wavelength": "{400, red}", "fwhm": "{5, 6}"})).meta
     assert (meta.wavelengths, meta.fwhm) == (None, (5, 6))
-    assert meta.notes == ("wavelength ignored: not all of it are numbers",)
+    assert meta.notes == ("wavelength ignored: not all entries are numbers",)
 
 
 @pytest.mark.parametrize(

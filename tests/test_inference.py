@@ -167,7 +167,7 @@ def test_numbers_of_numpy_are_numbers_and_no_sample_is_none():
     model = make_model()
     same = (Posterior(model, count, seed).draw.masks for count, seed in ((3, 7), (np.int64(3), np.int64(7))))
     torch.testing.assert_close(*same)
-    with pytest.raises(UsageError, match="at least one"):
+    with pytest.raises(UsageError, match="at least 1"):
         Posterior(model, 0)
 
 

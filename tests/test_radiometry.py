@@ -225,8 +225,8 @@ def test_a_float_estimate_that_is_nodata_stays_an_estimate(dtype):
     [
         ("u1", {"dtype": "<u2"}, (0, 3000), "holds 0 to 255.*0 to 3000"),
         ("u2", {"dtype": "<f4"}, (-0.1, 1), "-0.1 to 1"),
-        ("u2", {"dtype": "<f4"}, (0, 1), "round the scene's numbers, 0 to 1, away"),
-        ("u2", {"dtype": "<f4"}, (5, 14.9), "round the scene's numbers, 5 to 14.9, away"),
+        ("u2", {"dtype": "<f4"}, (0, 1), "round away the scene's values, 0 to 1"),
+        ("u2", {"dtype": "<f4"}, (5, 14.9), "round away the scene's values, 5 to 14.9"),
         ("u2", {"dtype": "<f4"}, (5, 15), None),
         ("u1", {"dtype": "<u2"}, (0, 3), None),  # which are whole already
         ("i2", {"dtype": "<f4", "nodata": -999.5}, (0, 900), r"cannot hold .* nodata value, -999\.5"),
@@ -325,7 +325,7 @@ def test_nothing_but_nodata_and_empty_ranges_are_refused(tmp_path):
 
 def test_holes_need_a_number_that_stands_for_them():
     holey = replace(survey(0, 900), holes=True)
-    with pytest.raises(UsageError, match="no NaN"):
+    with pytest.raises(UsageError, match="cannot hold NaN"):
         refuse_narrow(np.dtype("i2"), meta(dtype="<f4"), holey)
     refuse_narrow(np.dtype("i2"), meta(dtype="<f4", nodata=-1.0), holey)
     refuse_narrow(np.dtype("f4"), meta(dtype="<f4"), holey)
@@ -349,7 +349,7 @@ def test_bands_that_show_nothing_do_not_decide_the_range(tmp_path):
         refuse_narrow(np.dtype("u2"), described, found)
     assert Radiometry.of(described, found).floor == -math.inf  # a network of fixed size does see it
     bright = replace(found, constant=(None, None, None, 0.0, 10000.0, None))
-    with pytest.raises(UsageError, match=r"round the scene's numbers, 0\.1"):
+    with pytest.raises(UsageError, match=r"round away the scene's values, 0\.1"):
         refuse_narrow(np.dtype("u2"), described, bright)
 
 
@@ -382,7 +382,7 @@ def test_what_other_products_fill_holes_with_is_told_of_where_there_is_much_of_i
     with open_cube(written(tmp_path / "a.hdr", pixels)) as cube:
         notes = Survey.of(cube).notes
     assert [float(note.split()[-1]) for note in notes] == ([np.float32(fill)] if said else [])
-    assert all("0.6% of the numbers" in note for note in notes)
+    assert all("0.6% of the values" in note for note in notes)
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_a_number_far_from_all_others_is_told_of(tmp_path, dtype, top, fill, sai
     pixels[0, 40], pixels[:, :3] = top, fill
     with open_cube(written(tmp_path / "a.hdr", pixels)) as cube:
         notes = Survey.of(cube).notes
-    assert [note.partition(" numbers and")[0] for note in notes] == [f"{fill} stands in 6.0% of the"] * said
+    assert [note.partition(" values but")[0] for note in notes] == [f"{fill} makes up 6.0% of the"] * said
 
 
 @pytest.mark.parametrize("others", [(-0.2, 0.5), (0.0, 0.0)])

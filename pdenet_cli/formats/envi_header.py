@@ -99,12 +99,12 @@ class Header:
         doubts = {
             "no byte order in the header: little-endian assumed": "byte order" not in self.fields,
             f"{RPC} left out: not the coefficients of a whole scene": RPC in self.fields and where.rpc is None,
-            f"coordinate system '{self.projection}' of map info is not known: kept only in ENVI": bool(
+            f"coordinate system '{self.projection}' of map info is unknown: kept only in ENVI": bool(
                 self.projection and where.crs is None
             ),
         }
         lists = ("wavelength", "fwhm", "bbl", "data gain values", "data offset values")
-        doubts |= {f"{name} ignored: not all of it are numbers": self.in_words(name) for name in lists}
+        doubts |= {f"{name} ignored: not all entries are numbers": self.in_words(name) for name in lists}
         scale = self.number("reflectance scale factor")
         return CubeMeta(
             bands=bands,

@@ -41,13 +41,13 @@ class Output:
         """Stop where a folder has the name of an output: only a cube of the same format is replaced."""
         for final in self.finals:
             if _is_there(final) and final.is_dir() and not self.format.recognises(final, b""):
-                raise OutputError(f"{final} is a folder and no {self.format.name} cube. Give another name.")
+                raise OutputError(f"{final} is a folder that holds no {self.format.name} cube. Use another name.")
 
     def refuse(self, meta: CubeMeta) -> None:
         """Stop before anything is written if the format cannot say what `meta` says, or not under this name."""
         if min(meta.shape()) < 1 or meta.interleave not in INTERLEAVES:
-            what = f"{' x '.join(map(str, meta.shape()))} numbers, {meta.interleave}"
-            raise OutputError(f"{self.path}: no cube is made of {what}.")
+            what = f"{' x '.join(map(str, meta.shape()))} values, {meta.interleave}"
+            raise OutputError(f"{self.path}: no cube can be made of {what}.")
         self.format.refuse(self.finals, meta)
 
     def create(self, meta: CubeMeta) -> Cube:
@@ -82,7 +82,7 @@ def refuse_existing(finals: tuple[Path, ...], overwrite: bool) -> None:
         if (_is_there(final) or final.is_symlink()) and not overwrite:
             raise OutputError(f"{final} exists. Use --overwrite to replace it.")
         if not final.parent.is_dir():
-            raise OutputError(f"{final.parent} is not a folder. Make it first.")
+            raise OutputError(f"{final.parent} is not a folder. Create it first.")
         if not os.access(final.parent, os.W_OK):
             raise OutputError(f"{final.parent}: no permission to write there.")
 
@@ -178,7 +178,7 @@ def write_beside(path: Path, content: bytes, *, overwrite: bool = False) -> None
         part.write_bytes(content)
         rename(part, path)
     except OSError as error:
-        left = ("What was there before stays.",) if path.exists() else ()
+        left = ("The existing file is unchanged.",) if path.exists() else ()
         raise unwritable(path, error, *left) from error
     finally:
         remove(part)
@@ -202,7 +202,7 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def unwritable(path: Path, error: OSError, left: str = "Nothing was left there.") -> PdenetError:
+def unwritable(path: Path, error: OSError, left: str = "No partial file was left.") -> PdenetError:
     """The one line for a write that the system refused, and what is `left` of the output."""
     if isinstance(error, PdenetError):
         return error

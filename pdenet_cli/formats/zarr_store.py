@@ -168,11 +168,11 @@ class Folder:
         zarr = _zarr()
         variable = self.variable(name)
         if variable.dtype is None:
-            raise FormatError(f"{self.path}: {variable} does not hold plain numbers.")
+            raise FormatError(f"{self.path}: {variable} does not hold plain numeric values.")
         itemsize, label = variable.dtype.itemsize, name or "the array"
         for codec in _codecs(self.header(name)):
             if codec.removeprefix("numcodecs.") not in CODECS:
-                raise FormatError(f"{self.path}: {label} is packed with '{codec}', which is not read.")
+                raise FormatError(f"{self.path}: {label} uses the codec '{codec}', which is not read.")
         place = self._place(name)
         refuse_lie(self.path, label, variable.shape, itemsize, _stored(place), sparse=True)
         array = zarr.open_array(str(place), mode="r", zarr_format=2 if (place / ".zarray").is_file() else 3)
@@ -222,7 +222,9 @@ def _zarr() -> Any:
     try:
         import zarr
     except ImportError:
-        raise FormatError("Zarr is not installed: install pdenet[zarr].") from None
+        raise FormatError(
+            "Zarr support is not installed. In the pdenet folder run: pip install '.[zarr]'"
+        ) from None
     return zarr
 
 

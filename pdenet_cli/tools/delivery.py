@@ -88,8 +88,8 @@ class Delivery:
             own, others = files_of(scene, variable, axes) if near else ((), ())
             for file in (scene, *own, *others):
                 if met := next((final for final in taken if is_same(final, file)), None):
-                    what = "another of the scenes" if file == scene else f"a file of {scene.name}"
-                    raise OutputError(f"{met} is {what}. Write the results into a folder of their own.")
+                    what = "another input scene" if file == scene else f"a file of {scene.name}"
+                    raise OutputError(f"{met} is {what}. Write the results into a separate folder.")
 
     def refuse_existing(self) -> None:
         """Stop where something would be replaced without having been told to."""
@@ -146,7 +146,7 @@ class Delivery:
             yield
         except Exception as error:
             if isinstance(error, (FormatError, ResourceError)) and self.journal.steps:
-                raise type(error)(f"{error} What is done is kept: go on with --resume.") from error
+                raise type(error)(f"{error} The finished tiles are kept: continue with --resume.") from error
             self._discard()
             self.journal.end()
             raise

@@ -44,8 +44,8 @@ class Journal:
         if differ:
             output = self.path.with_name(self.path.name.removeprefix(".").removesuffix(".journal"))
             raise OutputError(
-                f"{output}: the broken-off run had another {', '.join(differ)}. "
-                "Use the same options, or leave out --resume to start again."
+                f"{output}: the interrupted run used a different {', '.join(differ)}. "
+                "Use the same options, or omit --resume to start again."
             )
         return begun, steps
 

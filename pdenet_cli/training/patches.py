@@ -122,7 +122,7 @@ class Patches:
         self.recipe, self.scale, self.seed = recipe, scale, seed
         self.bands = bands  # the only band count the network takes; None: any
         if recipe.patch < SMALLEST * scale:
-            raise UsageError(f"--patch {recipe.patch} is too small: x{scale} needs {SMALLEST * scale} pixels.")
+            raise UsageError(f"--patch {recipe.patch} is too small: x{scale} needs at least {SMALLEST * scale}.")
         self.scenes = [
             scene
             for scene in scenes
@@ -131,7 +131,7 @@ class Patches:
         if not self.scenes:
             depth = f" and {bands} bands" if bands is not None else ""
             raise UsageError(
-                f"No cube is large enough: x{scale} needs {SMALLEST * scale} pixels on a side{depth}."
+                f"No cube is large enough: x{scale} needs at least {SMALLEST * scale} pixels on a side{depth}."
             )
         # By the root of their size: large scenes more often, small sensors still heard.
         weights = np.sqrt([scene.size[0] * scene.size[1] for scene in self.scenes])

@@ -59,15 +59,16 @@ class Recipe:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type == "int" and type(value) is not int:
-                raise UsageError(f"--recipe: {field.name}={value} is not a whole number.")
+                raise UsageError(f"--recipe: {field.name}={value} must be a whole number.")
             if field.type == "float" and not (type(value) in (int, float) and isfinite(value) and value >= 0):
-                raise UsageError(f"--recipe: {field.name}={value} is not a number from 0 on.")
+                raise UsageError(f"--recipe: {field.name}={value} must be a number, 0 or more.")
         if self.lr <= 0 or min(self.batch, self.patch, self.bands) < 1:
             raise UsageError("--lr, --batch, --patch and --patch-bands must be positive.")
         if self.zoom < 1 or self.average >= 1 or self.clip <= 0:
             raise UsageError("--recipe: zoom must be at least 1, average less than 1, clip more than 0.")
         if more := [name for name in SHARES if getattr(self, name) > 1]:
-            raise UsageError(f"--recipe: {more[0]}={getattr(self, more[0])} is no share of the patches; 1 is all.")
+            met = f"--recipe: {more[0]}={getattr(self, more[0])}"
+            raise UsageError(f"{met} must be between 0 and 1 (a fraction of the patches).")
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as JSON holds it."""
@@ -188,7 +189,7 @@ def changed(
         field, _, value = change.partition("=")
         if field not in changeable or not value:
             known = ", ".join(changeable)
-            raise UsageError(f"{option}: '{change}' is not FIELD=VALUE with a field of {known}.")
+            raise UsageError(f"{option}: '{change}' is not FIELD=VALUE; the fields are {known}.")
         try:
             values[field] = json.loads(value)
         except ValueError:

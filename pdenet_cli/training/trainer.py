@@ -68,9 +68,9 @@ def _refuse_odd(field: str, value: Any, kinds: Collection[type]) -> None:
     if value is None and type(None) in kinds:
         return
     if float in kinds and not (type(value) in (int, float) and 0 <= value <= 1):
-        raise UsageError(f"{met} is not a number from 0 to 1.")
+        raise UsageError(f"{met} must be a number from 0 to 1.")
     if int in kinds and not (type(value) is int and 0 <= value <= MAX_SIZE):
-        raise UsageError(f"{met} is not a whole number up to {MAX_SIZE:,}.")
+        raise UsageError(f"{met} must be a whole number from 0 to {MAX_SIZE:,}.")
 
 
 def started_from(network: Network, model: Model) -> Network:
@@ -79,9 +79,9 @@ def started_from(network: Network, model: Model) -> Network:
         weights = network.starting_from(model.network.state_dict(), model.scale)
         missing, surplus = network.load_state_dict(weights, strict=False)
     except RuntimeError as error:
-        raise ModelError(f"--init {model.name}: its weights have other shapes ({_first(error)}).") from error
+        raise ModelError(f"--init {model.name}: its weights have different shapes ({_first(error)}).") from error
     if wrong := [name for name in (*missing, *surplus) if not name.endswith(".chance")]:
-        raise ModelError(f"--init {model.name}: its network is another one ({wrong[0]} does not fit).")
+        raise ModelError(f"--init {model.name}: its network is a different one ({wrong[0]} does not fit).")
     return network
 
 
