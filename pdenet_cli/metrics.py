@@ -240,13 +240,12 @@ def _blurred(image: Unit, taps: Values) -> Values:
 
     Tap after tap, never by running sums: a pixel's value does not depend on where the image begins.
     """
-    for axis in (-2, -1):
+    for axis, others in ((-2, (slice(None),)), (-1, ())):
         length = max(0, image.shape[axis] - len(taps) + 1)
-        moved = np.moveaxis(image, axis, 0)
-        blurred = np.zeros((length, *moved.shape[1:]))
-        for i, tap in enumerate(taps):
-            blurred += tap * moved[i : i + length]
-        image = np.moveaxis(blurred, 0, axis)
+        parts = [image[(..., slice(i, i + length), *others)] for i in range(len(taps))]
+        image = np.zeros(parts[0].shape)
+        for tap, part in zip(taps, parts, strict=True):
+            image += tap * part
     return np.asarray(image, np.float64)
 
 
