@@ -275,9 +275,9 @@ def _mean(values: Values) -> float:
 
 
 def _mean_psnr(total: Moments) -> float:
-    psnr = total.psnr()
-    perfect = np.isinf(psnr[~np.isnan(psnr)])
-    return _mean(psnr if perfect.all() else np.minimum(psnr, MOST_DECIBELS))
+    psnr = total.psnr()[total.count > 0]  # of these, one that is no number must not go unseen
+    capped = psnr if np.isinf(psnr).all() else np.minimum(psnr, MOST_DECIBELS)
+    return float(capped.mean()) if psnr.size else nan
 
 
 def _cube_mse(total: Moments) -> Values:
