@@ -83,6 +83,28 @@ def test_a_cube_of_bad_bands_is_left_out_and_alone_it_is_refused(cubes, tmp_path
         train(plan(bad), tmp_path / "n.safetensors")
 
 
+def test_masks_and_pictures_beside_a_cube_teach_nothing_unless_they_are_named(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, bands, dtype in (
+        ("scene", 24, "<i2"),
+        ("scene_cloud", 1, "u1"),
+        ("scene_dead", 24, "u1"),
+        ("scene_height", 1, "<f4"),
+        ("scene_picture", 3, "u1"),
+    ):
+        written(tmp_path / f"{name}.hdr", rng.integers(0, 120, (bands, 20, 20)).astype(dtype))
+    (tmp_path / "bytes").mkdir()
+    written(tmp_path / "bytes" / "a.hdr", rng.integers(0, 255, (12, 20, 20), "u1"))
+    told = []
+    found = [cube.path.stem for cube in tool.find_cubes(plan(tmp_path), told.append)]
+    assert found == ["a", "scene"]
+    (note,) = told
+    names = "scene_cloud.hdr, scene_dead.hdr, scene_height.hdr, scene_picture.hdr"
+    assert note.text.startswith(f"left out: {names} in {tmp_path}")
+    asked = replace(plan(tmp_path), data=(tmp_path, tmp_path / "scene_dead.hdr"))
+    assert [cube.path.stem for cube in tool.find_cubes(asked, told.append)] == ["a", "scene", "scene_dead"]
+
+
 def test_only_the_chosen_bands_of_cubes_are_learned_from(cubes, tmp_path, pdenet):
     words = ("train", cubes / "a.hdr", "-o", tmp_path / "m.safetensors", "--steps", 2, *COMMAND)
     assert pdenet(*words, "--bands", "2:9").returncode == 0
