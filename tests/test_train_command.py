@@ -83,6 +83,18 @@ def test_a_cube_of_bad_bands_is_left_out_and_alone_it_is_refused(cubes, tmp_path
         train(plan(bad), tmp_path / "n.safetensors")
 
 
+def test_a_cube_whose_numbers_have_no_range_is_left_out_by_its_name(cubes, tmp_path):
+    strange = written(tmp_path / "strange.hdr", np.full((3, 40, 40), -1e17))
+    told = []
+    both = replace(plan(cubes, steps=1), data=(cubes, strange))
+    trained = train(both, tmp_path / "m.safetensors", watch=told.append)
+    assert len(trained.spec.data) == 3
+    left = [event.text for event in told if isinstance(event, tool.Note) and "left out" in event.text]
+    assert any("strange.hdr" in text and "is empty" in text for text in left)
+    with pytest.raises(UsageError, match="The range 5 to 5 is empty"):
+        train(plan(cubes, value_range=(5, 5), steps=1), tmp_path / "n.safetensors")
+
+
 def test_masks_and_pictures_beside_a_cube_teach_nothing_unless_they_are_named(tmp_path):
     rng = np.random.default_rng(0)
     for name, bands, dtype in (
