@@ -14,7 +14,7 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ModelError, PdenetError, UsageError
 from pdenet_cli.formats import is_one_scene, open_cube, output_format, writable_suffixes
 from pdenet_cli.formats.output import held, is_folder, refuse_existing, refuse_folders
-from pdenet_cli.models import SUFFIX, ModelSpec, choose_device, find_model, load_model, read_header
+from pdenet_cli.models import SUFFIX, ModelSpec, find_model, load_model, read_header
 from pdenet_cli.networks import Network, build_network
 from pdenet_cli.networks.runtime import tune_process, use_threads
 from pdenet_cli.report import REPORT, Report
@@ -90,7 +90,7 @@ def train(
     refuse_folders(files.every)
     refuse_existing(files.every, overwrite or resumed)
     with ExitStack() as stack:
-        processes, device = stack.enter_context(joined(choose_device(plan.device)))
+        processes, device = stack.enter_context(joined(plan.device))
         if processes.first:
             stack.enter_context(held(files.lock))
         tell = watch if processes.first else lambda event: None
