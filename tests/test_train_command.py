@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -382,6 +383,13 @@ def test_processes_agree_though_their_device_has_no_such_numbers():
         assert Processes(0, 2).agree((1 / 3, 1.0), torch.device("meta")) == (1 / 3, 1.0)
     finally:
         dist.destroy_process_group()
+
+
+def test_a_process_knows_that_the_first_of_them_was_stopped(cubes, tmp_path, monkeypatch):
+    told = iter([(0.0,), (0.0, 1.0), (0.0,)])  # at which step, how much is done and whether to stop, finished
+    monkeypatch.setattr(Processes, "agree", lambda self, values, device: next(told))
+    monkeypatch.setattr(tool, "joined", lambda device: nullcontext((Processes(1, 2), torch.device("cpu"))))
+    assert not train(plan(cubes), tmp_path / "m.safetensors").finished
 
 
 def test_two_processes_train_as_one(cubes, tmp_path):
