@@ -56,3 +56,11 @@ def out_of_memory(error: BaseException) -> bool:
     told = isinstance(error, RuntimeError) and any(text in str(error) for text in words)
     kinds = {kind.__name__ for kind in type(error).__mro__} & {"MemoryError", "OutOfMemoryError"}
     return not isinstance(error, PdenetError) and bool(told or kinds)
+
+
+def failure(error: Exception) -> PdenetError:
+    """Why one of several scenes failed, so that the others go on: of a bug, its kind and its text."""
+    if isinstance(error, PdenetError):
+        return error
+    kind = ResourceError if out_of_memory(error) else PdenetError
+    return kind(" ".join(f"{type(error).__name__}: {error}".split()))

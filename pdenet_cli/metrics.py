@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from math import isfinite, nan
 from statistics import fmean
 from typing import Any, Literal, TypeVar
@@ -77,12 +77,13 @@ class Tally:
 
     def __init__(self, metrics: Sequence[Metric], clip: bool) -> None:
         self.metrics, self.clip = tuple(metrics), clip
+        self.halos = {metric.sums: metric.halo for metric in metrics}  # of what is summed
         self.totals: dict[Callable[..., Any], Any] = {}
         self.counted = 0
 
     @property
     def halo(self) -> int:
-        return max(metric.halo for metric in self.metrics)
+        return max(self.halos.values())
 
     def add(self, core: Window, scene: Window, estimate: Unit, truth: Unit, there: There) -> None:
         """Take in `core`; the arrays hold `core` grown by `halo` within `scene`."""
@@ -90,21 +91,26 @@ class Tally:
         estimate, truth = (np.where(there, cube, 0).astype(np.float64) for cube in (estimate, truth))
         if self.clip:
             estimate, truth = estimate.clip(0, 1), truth.clip(0, 1)
-        for sums, halo in {metric.sums: metric.halo for metric in self.metrics}.items():
+        for sums, halo in self.halos.items():
             part = (slice(None), *core.grown(halo, within=scene).relative_to(given).slices)
-            more = sums(estimate[part], truth[part], there[part])
-            self.totals[sums] = self.totals[sums] + more if sums in self.totals else more
+            self._take(sums, sums(estimate[part], truth[part], there[part]))
         self.counted += int(there[(slice(None), *core.relative_to(given).slices)].sum())
 
     def empty(self) -> Tally:
-        """A new tally whose sums can be added to those of this one."""
+        """A new tally of the same metrics."""
         return Tally(self.metrics, self.clip)
 
     def __add__(self, other: Tally) -> Tally:
+        if (self.halos, self.clip) != (other.halos, other.clip):
+            raise ValueError("only tallies of the same metrics of one protocol add up")
         both = self.empty()
-        both.totals = {sums: total + other.totals[sums] for sums, total in self.totals.items()}
+        for sums, total in (*self.totals.items(), *other.totals.items()):
+            both._take(sums, total)
         both.counted = self.counted + other.counted
         return both
+
+    def _take(self, sums: Callable[..., Any], more: Any) -> None:
+        self.totals[sums] = self.totals[sums] + more if sums in self.totals else more
 
     def values(self) -> dict[str, float]:
         """Every metric of all that was taken in, by name."""
@@ -240,13 +246,12 @@ def _blurred(image: Unit, taps: Values) -> Values:
 
     Tap after tap, never by running sums: a pixel's value does not depend on where the image begins.
     """
-    for axis in (-2, -1):
+    for axis, others in ((-2, (slice(None),)), (-1, ())):
         length = max(0, image.shape[axis] - len(taps) + 1)
-        moved = np.moveaxis(image, axis, 0)
-        blurred = np.zeros((length, *moved.shape[1:]))
-        for i, tap in enumerate(taps):
-            blurred += tap * moved[i : i + length]
-        image = np.moveaxis(blurred, 0, axis)
+        parts = [image[(..., slice(i, i + length), *others)] for i in range(len(taps))]
+        image = np.zeros(parts[0].shape)
+        for tap, part in zip(taps, parts, strict=True):
+            image += tap * part
     return np.asarray(image, np.float64)
 
 
@@ -270,9 +275,9 @@ def _mean(values: Values) -> float:
 
 
 def _mean_psnr(total: Moments) -> float:
-    psnr = total.psnr()
-    perfect = np.isinf(psnr[~np.isnan(psnr)])
-    return _mean(psnr if perfect.all() else np.minimum(psnr, MOST_DECIBELS))
+    psnr = total.psnr()[total.count > 0]  # of these, one that is no number must not go unseen
+    capped = psnr if np.isinf(psnr).all() else np.minimum(psnr, MOST_DECIBELS)
+    return float(capped.mean()) if psnr.size else nan
 
 
 def _cube_mse(total: Moments) -> Values:
@@ -304,9 +309,7 @@ class Protocol:
 
     def metrics(self, scale: int) -> tuple[Metric, ...]:
         """The table of metrics; one more is one more entry."""
-        moments = Moments.of
-        spectra = partial(angles, skip_black=self.skip_black)
-        local = partial(similarity, weights=self.weights, unbiased=self.unbiased)
+        moments, spectra, local = Moments.of, self._spectra, self._local
         halo = len(self.weights) // 2
         table = (
             Metric(
@@ -339,6 +342,16 @@ class Protocol:
             ),
         )  # fmt: skip
         return tuple(sorted(table, key=lambda metric: metric.name != self.psnr))
+
+    # Made once: tallies know by their functions what they have summed.
+
+    @cached_property
+    def _spectra(self) -> Callable[..., Average]:
+        return partial(angles, skip_black=self.skip_black)
+
+    @cached_property
+    def _local(self) -> Callable[..., Average]:
+        return partial(similarity, weights=self.weights, unbiased=self.unbiased)
 
 
 UNIFORM = (1 / 7,) * 7

@@ -10,6 +10,7 @@ import json
 import math
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -232,15 +233,25 @@ def read_header(path: Path) -> Header:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device of this name; "auto" is a GPU where there is one."""
+    """The device of this name; "auto" is a GPU where one can be used."""
     import torch
 
-    if name == "auto":
-        there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-        return torch.device(next(device for device, is_there in there.items() if is_there))
+    if name != "auto":
+        return _usable(name)
+    for gpu, is_there in (("cuda", torch.cuda.is_available), ("mps", torch.backends.mps.is_available)):
+        with suppress(ResourceError):
+            if is_there():
+                return _usable(gpu)
+    return torch.device("cpu")
+
+
+def _usable(name: str) -> torch.device:
+    """The device of this name, tried out: one that is there may be too old, or another program's."""
+    import torch
+
     try:
         device = torch.device(name)
-        torch.empty(1, device=device).cpu()
+        torch.ones(1, device=device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         why = str(error).split("\n")[0]
         raise ResourceError(f"Device '{name}' cannot be used here ({why}). Try auto or cpu.") from error

@@ -169,6 +169,25 @@ def test_a_score_is_the_same_however_the_scene_is_cut(rows, columns, cut, holes,
     assert pieces.counted == whole.counted == there.sum()
 
 
+def test_tallies_that_were_made_apart_add_up_and_an_empty_one_adds_nothing(protocol):
+    estimate, truth = cubes()
+    scene = Window(0, 0, *truth.shape[1:])
+    apart = []
+    for core in scene.blocks(10, truth.shape[2]):
+        apart.append(PROTOCOLS[protocol].tally(SCALE))
+        part = (slice(None), *core.grown(apart[-1].halo, within=scene).slices)
+        apart[-1].add(core, scene, estimate[part], truth[part], np.ones(truth[part].shape, bool))
+    empty = PROTOCOLS[protocol].tally(SCALE)
+    whole = score(estimate, truth, protocol=protocol)
+    assert (empty + apart[0] + apart[1] + apart[2] + empty).values() == pytest.approx(whole, rel=1e-9)
+
+
+def test_tallies_of_different_protocols_do_not_add_up():
+    one, other = (tallied(*cubes(), protocol=name) for name in ("pdenet", "mcnet"))
+    with pytest.raises(ValueError, match="one protocol"):
+        one + other
+
+
 # Holes.
 
 

@@ -10,8 +10,16 @@ import pytest
 import torch
 
 from pdenet_cli import models
-from pdenet_cli.errors import ModelError
-from pdenet_cli.models import Model, ModelSpec, available_models, load_model, read_header, save_model
+from pdenet_cli.errors import ModelError, ResourceError
+from pdenet_cli.models import (
+    Model,
+    ModelSpec,
+    available_models,
+    choose_device,
+    load_model,
+    read_header,
+    save_model,
+)
 from pdenet_cli.networks import build_network
 from pdenet_cli.networks.pdenet import PDENet
 
@@ -232,3 +240,20 @@ def test_json_may_be_asked_for_before_show(pdenet):
         pdenet("models", *words) for words in (("--json", "show", "general-x4"), ("show", "general-x4", "--json"))
     )
     assert json.loads(before.stdout) == json.loads(after.stdout)
+
+
+def test_a_gpu_that_is_there_but_cannot_be_used_is_passed_over_unless_it_is_named(monkeypatch):
+    usual = torch.ones
+
+    def ones(*size, device):
+        if torch.device(device).type == "cuda":
+            raise RuntimeError("CUDA error: no kernel image is available\nmore")
+        return usual(*size, device="cpu")
+
+    monkeypatch.setattr(torch, "ones", ones)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert choose_device().type == "cpu"
+    with pytest.raises(ResourceError, match="no kernel image"):
+        choose_device("cuda")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert choose_device().type == "mps"

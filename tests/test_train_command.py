@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -81,6 +82,40 @@ def test_a_cube_of_bad_bands_is_left_out_and_alone_it_is_refused(cubes, tmp_path
     assert any("every band is marked bad" in event.text for event in told if isinstance(event, tool.Note))
     with pytest.raises(FormatError, match="no cube has a usable band"):
         train(plan(bad), tmp_path / "n.safetensors")
+
+
+def test_a_cube_whose_numbers_have_no_range_is_left_out_by_its_name(cubes, tmp_path):
+    strange = written(tmp_path / "strange.hdr", np.full((3, 40, 40), -1e17))
+    told = []
+    both = replace(plan(cubes, steps=1), data=(cubes, strange))
+    trained = train(both, tmp_path / "m.safetensors", watch=told.append)
+    assert len(trained.spec.data) == 3
+    left = [event.text for event in told if isinstance(event, tool.Note) and "left out" in event.text]
+    assert any("strange.hdr" in text and "is empty" in text for text in left)
+    with pytest.raises(UsageError, match="The range 5 to 5 is empty"):
+        train(plan(cubes, value_range=(5, 5), steps=1), tmp_path / "n.safetensors")
+
+
+def test_masks_and_pictures_beside_a_cube_teach_nothing_unless_they_are_named(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, bands, dtype in (
+        ("scene", 24, "<i2"),
+        ("scene_cloud", 1, "u1"),
+        ("scene_dead", 24, "u1"),
+        ("scene_height", 1, "<f4"),
+        ("scene_picture", 3, "u1"),
+    ):
+        written(tmp_path / f"{name}.hdr", rng.integers(0, 120, (bands, 20, 20)).astype(dtype))
+    (tmp_path / "bytes").mkdir()
+    written(tmp_path / "bytes" / "a.hdr", rng.integers(0, 255, (12, 20, 20), "u1"))
+    told = []
+    found = [cube.path.stem for cube in tool.find_cubes(plan(tmp_path), told.append)]
+    assert found == ["a", "scene"]
+    (note,) = told
+    names = "scene_cloud.hdr, scene_dead.hdr, scene_height.hdr, scene_picture.hdr"
+    assert note.text.startswith(f"left out: {names} in {tmp_path}")
+    asked = replace(plan(tmp_path), data=(tmp_path, tmp_path / "scene_dead.hdr"))
+    assert [cube.path.stem for cube in tool.find_cubes(asked, told.append)] == ["a", "scene", "scene_dead"]
 
 
 def test_only_the_chosen_bands_of_cubes_are_learned_from(cubes, tmp_path, pdenet):
@@ -348,6 +383,13 @@ def test_processes_agree_though_their_device_has_no_such_numbers():
         assert Processes(0, 2).agree((1 / 3, 1.0), torch.device("meta")) == (1 / 3, 1.0)
     finally:
         dist.destroy_process_group()
+
+
+def test_a_process_knows_that_the_first_of_them_was_stopped(cubes, tmp_path, monkeypatch):
+    told = iter([(0.0,), (0.0, 1.0), (0.0,)])  # at which step, how much is done and whether to stop, finished
+    monkeypatch.setattr(Processes, "agree", lambda self, values, device: next(told))
+    monkeypatch.setattr(tool, "joined", lambda device: nullcontext((Processes(1, 2), torch.device("cpu"))))
+    assert not train(plan(cubes), tmp_path / "m.safetensors").finished
 
 
 def test_two_processes_train_as_one(cubes, tmp_path):

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from pdenet_cli.cli import options
 from pdenet_cli.cli.console import complain, out, size_text
-from pdenet_cli.errors import BatchError, PdenetError, UsageError
+from pdenet_cli.errors import BatchError, PdenetError, UsageError, failure
 
 if TYPE_CHECKING:
     from pdenet_cli.cube import CubeMeta
@@ -45,11 +45,12 @@ def info(
     for path in files:
         try:
             found.append(describe(path, var, axes, nodata, value_range, quicklook, overwrite, coloured))
-        except PdenetError as error:
+        except Exception as error:
             if len(files) == 1:
                 raise
-            failed.append(error)
-            complain(error)
+            failed.append(path)
+            why = failure(error)
+            complain(why if str(path) in str(why) else PdenetError(f"{path}: {why}"))
             continue
         if not as_json:
             _show(found[-1])

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from pdenet_cli.cli.console import INTERRUPTED, err, out, size_text, time_text
-from pdenet_cli.errors import BatchError, PdenetError, UsageError
+from pdenet_cli.errors import BatchError, PdenetError, UsageError, failure
 
 if TYPE_CHECKING:
     from pdenet_cli.inference import Posterior
@@ -128,10 +128,10 @@ def _sharpen_each(
                 else:
                     _work(job, scene)
                     told.append(asdict(job.report))
-        except PdenetError as error:
+        except Exception as error:
             if len(scenes) == 1:
                 raise
-            failed[scene] = error
+            failed[scene] = failure(error)
             continue
         except KeyboardInterrupt:
             err.print("Stopped." if dry_run else "Stopped. Continue with the same command and --resume.")

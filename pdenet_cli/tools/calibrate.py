@@ -13,7 +13,7 @@ from typing import Any
 
 from pdenet_cli.calibration import KEY, LEVEL, Calibration, Errors, refuse_hopeless, unseen
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import ModelError, PdenetError, UsageError
+from pdenet_cli.errors import ModelError, UsageError, failure
 from pdenet_cli.evaluation.trial import coarse, run, scratch
 from pdenet_cli.evaluation.uncertainty import Guess, errors_of
 from pdenet_cli.formats import files_of
@@ -137,13 +137,14 @@ def _measured(
             if learned:
                 say(f"{path}: the model was trained on this scene, so its intervals will be too narrow on others.")
             found = _errors(path, posterior, degradation, settings, partial(watch, path.name), say)
-        except PdenetError as error:
+        except Exception as error:
             if len(scenes) == 1:
                 raise
-            failed[str(path)] = str(error)
+            why = failure(error)
+            failed[str(path)] = str(why)
             if len(failed) == len(scenes):
                 first = next(iter(failed.values()))
-                raise type(error)(f"None of the {len(scenes)} scenes can be used; {first}") from error
+                raise type(why)(f"None of the {len(scenes)} scenes can be used; {first}") from error
             continue
         fact = {"name": path.name, "inputs": inputs[path], "part": settings.part, "learned": learned}
         known.append((fact, found))

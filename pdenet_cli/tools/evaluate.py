@@ -16,7 +16,7 @@ import numpy as np
 from pdenet_cli.calibration import LEVEL, Calibration
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import FormatError, PdenetError, UsageError
+from pdenet_cli.errors import FormatError, PdenetError, UsageError, failure
 from pdenet_cli.evaluation import study
 from pdenet_cli.evaluation.look import TRUTH, Look
 from pdenet_cli.evaluation.results import Evaluation, SceneResult, Scores
@@ -194,10 +194,10 @@ class Contest:
             name = path.name if names.count(path.name) == 1 else str(path)
             try:
                 result, drawn = self._scene(path, name, watch, say, notes.append)
-            except PdenetError as error:
+            except Exception as error:
                 if len(scenes) == 1:
                     raise
-                failed[name] = str(error)
+                failed[name] = str(failure(error))
                 continue
             results.append(result)
             for system, scores in drawn.items():

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli import __version__
-from pdenet_cli.cube import Cube
+from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ModelError, PdenetError, UsageError
 from pdenet_cli.formats import is_one_scene, open_cube, output_format, writable_suffixes
 from pdenet_cli.formats.output import held, is_folder, refuse_existing, refuse_folders
-from pdenet_cli.models import SUFFIX, ModelSpec, choose_device, find_model, load_model, read_header
+from pdenet_cli.models import SUFFIX, ModelSpec, find_model, load_model, read_header
 from pdenet_cli.networks import Network, build_network
 from pdenet_cli.networks.runtime import tune_process, use_threads
 from pdenet_cli.report import REPORT, Report
@@ -28,6 +28,7 @@ from pdenet_cli.training.trainer import Stepped, Trainer, name_of, new_network, 
 from pdenet_cli.training.validation import Part, held_out_parts
 
 DEFAULT_NETWORK = "pdenet"
+FEWER = 10  # times fewer bands than another cube of its folder: no image of a spectrum, but a map or a picture
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def train(
     refuse_folders(files.every)
     refuse_existing(files.every, overwrite or resumed)
     with ExitStack() as stack:
-        processes, device = stack.enter_context(joined(choose_device(plan.device)))
+        processes, device = stack.enter_context(joined(plan.device))
         if processes.first:
             stack.enter_context(held(files.lock))
         tell = watch if processes.first else lambda event: None
@@ -134,8 +135,8 @@ def _scenes(plan: Plan, bands: int | None, tell: Watch) -> Iterator[Scene]:
 
 
 def find_cubes(plan: Plan, tell: Watch) -> Iterator[Cube]:
-    """The cubes of the plan, each once; in folders, at any depth, and what is no cube there, or a result of
-    pdenet and so no truth, is left out.
+    """The cubes of the plan, each once; in folders, at any depth, and what is no cube there, a result of pdenet
+    and so no truth, or a mask or picture beside cubes, is left out.
     """
     seen: set[Path] = set()
     for path in plan.data:
@@ -169,9 +170,33 @@ def _cubes_in(path: Path, plan: Plan, tell: Watch, folders: set[Path]) -> Iterat
         results = [child for child in children if child.name in made]
         if results:
             tell(Note(f"left out: {len(results)} files in {path} that pdenet made"))
-        for child in children:
-            if child not in results:
+        others = [child for child in children if child not in results]
+        aside = _accessories(others, plan)
+        if aside:
+            names = ", ".join(sorted({cube.name for cube in aside.values()}))
+            way = "they look like masks or pictures beside cubes; give their names to train on them"
+            tell(Note(f"left out: {names} in {path}: {way}"))
+        for child in others:
+            if child not in aside:
                 yield from _cubes_in(child, plan, tell, folders)
+
+
+def _accessories(paths: Sequence[Path], plan: Plan) -> dict[Path, Path]:
+    """What lies beside the cubes of a folder and is none, and the path that each has as a cube.
+
+    Products come with masks, quick looks and maps of geometry: these have few bands, or numbers of 8 bits where
+    the sensor needs more.
+    """
+    found: dict[Path, tuple[Path, CubeMeta]] = {}
+    for path in paths:
+        with suppress(PdenetError, OSError):  # who looks into it is told why
+            if path.is_file():  # a folder that is a cube was made to be one
+                with open_cube(path, plan.variable, plan.axes) as cube:
+                    found[path] = cube.path, cube.meta
+    most = max((meta.bands for _, meta in found.values()), default=0)
+    spectra = {path for path, (_, meta) in found.items() if FEWER * meta.bands >= most}
+    wider = {path for path in spectra if found[path][1].dtype.itemsize > 1}
+    return {path: cube for path, (cube, _) in found.items() if path not in (wider or spectra)}
 
 
 def _results_in(folder: Path) -> set[str]:

@@ -52,7 +52,12 @@ class Scene:
             need = f"{part.meta.nbytes:,} bytes are too many to train on with {free:,} bytes of free memory"
             raise ResourceError(f"{cube.path}: {need}. Cut out a part of it, or use fewer --bands.")
         survey = Survey.of(part)
-        radiometry = Radiometry.of(part.meta, survey, value_range)
+        try:
+            radiometry = Radiometry.of(part.meta, survey, value_range)
+        except UsageError as error:
+            if value_range is not None:  # the user's own
+                raise
+            raise FormatError(f"{cube.path}: {error}") from error
         bands = survey.bands_for(part.meta, count)
         if not bands:
             raise FormatError(f"{cube.path}: every band is marked bad or empty.")

@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from pdenet_cli.models import choose_device
+
 
 @dataclass(frozen=True)
 class Processes:
@@ -57,17 +59,20 @@ def _meeting_place(device: torch.device) -> torch.device:
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[tuple[Processes, torch.device]]:
-    """This process's place among those that torchrun started, and the device that is its own."""
+def joined(device: str) -> Iterator[tuple[Processes, torch.device]]:
+    """This process's place among those that torchrun started, and its own device of the kind that was asked for."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
-        yield ALONE, device
+        yield ALONE, choose_device(device)
         return
-    if device.type == "cuda":
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    if device.startswith(("auto", "cuda")) and torch.cuda.is_available():
+        # By its name: one that cannot be used must end the run, not compute beside GPUs on a CPU.
+        device = f"cuda:{os.environ['LOCAL_RANK']}"
+    own = choose_device(device)
+    if own.type == "cuda":
+        torch.cuda.set_device(own)
+    dist.init_process_group("nccl" if own.type == "cuda" else "gloo")
     try:
-        yield Processes(dist.get_rank(), count), device
+        yield Processes(dist.get_rank(), count), own
     finally:
         dist.destroy_process_group()

@@ -125,7 +125,7 @@ class Sitting:
         if first:
             self._checkpoint()  # at once, or a kill would leave the checkpoint of an earlier run for this one's
         journal = Journal(self.files.log, trainer.step) if first else None
-        saved, finished = self.clock(), not first
+        saved, finished = self.clock(), False
         try:
             for event in run(trainer, self.parts, self.budget, self.clock, stop, self.took):
                 if journal is None:
@@ -149,11 +149,12 @@ class Sitting:
         finally:
             if journal is not None:
                 journal.close()
+        (whole,) = trainer.processes.agree((float(finished),), trainer.device)
         if first:
             self._checkpoint()
             title = f"{self.files.model.stem}: {self.spec.network}, x{self.spec.scale}, {trainer.step:,} steps"
             write_beside(self.files.curves, draw_curves(read_journal(self.files.log), title), overwrite=True)
-        return Trained(self.files, self.best_spec or self._described(self.latest), finished)
+        return Trained(self.files, self.best_spec or self._described(self.latest), bool(whole))
 
     def _keep(self, event: Validated) -> None:
         self.latest, self.took = event.scores, event.took

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pdenet_cli.cube import Window
 from pdenet_cli.degradation import Degradation, bicubic_up
+from pdenet_cli.metrics import MOST_DECIBELS, PROTOCOLS
 from pdenet_cli.networks import Draw, Network
 from pdenet_cli.radiometry import FILLED, grown
 from pdenet_cli.training.data import Scene
@@ -93,13 +94,12 @@ def validate(network: Network, parts: Sequence[Part], draw: Draw | None, device:
 
 
 def _score(estimate: Tensor, truth: Tensor, there: Tensor) -> dict[str, float]:
-    """Mean PSNR of the bands in dB (range 1), and mean angle in degrees of whole spectra; both clipped to 0..1."""
-    estimate, truth = estimate.double().clamp(0, 1), truth.double().clamp(0, 1)
-    counts = there.sum((2, 3))  # (runs, bands); a band may be all holes
-    errors = ((estimate - truth).square() * there).sum((2, 3))[counts > 0] / counts[counts > 0]
-    errors = errors.clamp_min(1e-10)
-    product = (estimate * truth).sum(1)
-    norms = estimate.norm(dim=1) * truth.norm(dim=1)
-    cosine = torch.where(norms > 1e-12, product / norms.clamp_min(1e-12), 1.0)  # no spectrum, no angle
-    angle = torch.acos(cosine.clamp(-1, 1))[there.all(1)]
-    return {"psnr": float(-10 * errors.log10().mean()), "sam": float(angle.mean().rad2deg())}
+    """Mean PSNR of the bands in dB, and mean angle in degrees of whole spectra, as `pdenet evaluate` has them."""
+    bands, spectra = (PROTOCOLS["pdenet"].tally(1, (name,)) for name in ("MPSNR", "SAM"))
+    part = Window(0, 0, *truth.shape[2:])
+    bands.add(part, part, *(cube.flatten(0, 1).numpy() for cube in (estimate, truth, there)))
+    whole = there & there.all(1, keepdim=True)
+    for run in zip(estimate.numpy(), truth.numpy(), whole.numpy(), strict=True):
+        spectra.add(part, part, *run)
+    # No error at all is no reason to write what JSON has no number for.
+    return {"psnr": min(bands.values()["MPSNR"], MOST_DECIBELS), "sam": spectra.values()["SAM"]}
