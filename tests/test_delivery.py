@@ -83,9 +83,9 @@ def test_the_partial_file_of_another_run_is_left_alone(scene, models, tmp_path):
     assert (tmp_path / "fine_std.tif").exists()
 
 
-@pytest.mark.parametrize("told", ["[]", "5", '{"parts": null}', '{"parts": [1, "../x.partial"]}', "{"])
+@pytest.mark.parametrize("told", ["[]", "5", '{"files": null}', '{"files": [1, "../x.partial"]}', "{"])
 def test_a_strange_journal_is_no_more_than_no_journal(scene, models, tmp_path, told):
-    (tmp_path / ".fine.hdr.journal").write_text(told + "\n")
+    (tmp_path / ".fine.journal").write_text(told + "\n")
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
     list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, sharpen.Settings()).run())
     assert (tmp_path / "fine.hdr").exists()
@@ -349,16 +349,34 @@ def test_a_folder_in_the_way_is_left_and_named_before_the_work(bicubic, tmp_path
     assert not (tmp_path / "fine.hdr").exists()
 
 
-def test_two_runs_do_not_write_the_same_output(scene, models, tmp_path):
+@pytest.mark.parametrize("name", ["fine.hdr", "fine.img", "fine.tif"])
+def test_two_runs_do_not_write_the_same_output_or_report(scene, models, tmp_path, name):
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
     settings = sharpen.Settings(tile=8)
     first = sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings).run()
     next(first)
     with pytest.raises(OutputError, match="another run"):
-        list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings).run())
+        list(sharpen.Job(scene, tmp_path / name, posterior, settings).run())
     list(first)
     assert (tmp_path / "fine.hdr").exists()
     assert not list(tmp_path.glob(".fine*"))
+
+
+def test_a_run_is_resumed_by_another_name_of_its_files_and_not_in_another_format(scene, models, tmp_path):
+    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
+
+    def go_on(name):
+        return sharpen.Job(scene, tmp_path / name, posterior, sharpen.Settings(tile=8, resume=True)).run()
+
+    run = go_on("fine.hdr")
+    for _ in range(4):
+        next(run)
+    run.close()
+    with pytest.raises(OutputError, match=r"fine\.tif: the broken-off run had another files"):
+        next(go_on("fine.tif"))
+    assert next(rest := go_on("fine.img")) == (3, 20)
+    list(rest)
+    assert {path.name for path in tmp_path.glob("fine*")} == {"fine.hdr", "fine.img", "fine.report.json"}
 
 
 @pytest.mark.parametrize("end", ["finished", "broken off", "failed", "forecast", "refused"])
