@@ -21,6 +21,7 @@ from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import output
 from pdenet_cli.inference import Posterior
 from pdenet_cli.models import bicubic_model, load_model
+from pdenet_cli.report import hashes
 from pdenet_cli.summaries import Question
 from pdenet_cli.tools import delivery, sharpen
 
@@ -324,6 +325,27 @@ def test_a_name_that_the_terminal_cannot_show_is_no_failure(pdenet, make_cube, t
     path, _ = make_cube("ünï.tif")
     ran = pdenet("info", path, env=os.environ | {"PYTHONIOENCODING": "ascii"})
     assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere file names are text")
+@pytest.mark.parametrize("suffix", ["hdr", "zarr"])
+def test_a_file_name_that_is_no_text_is_no_failure(pdenet, make_cube, models, tmp_path, suffix):
+    path, _ = make_cube(os.fsdecode(b"sc\xe9ne.") + suffix, rows=12, columns=12)
+    words = ("--model", models / "pdenet.safetensors", "--samples", 2, "--map", "std", "--quicklook")
+    ran = pdenet("uncertainty", path, "-o", tmp_path / "maps", *words)
+    assert ran.returncode == 0, ran.stderr
+    (page,) = (tmp_path / "maps").glob("*.html")
+    assert r"sc\udce9ne" in page.read_text("utf-8")
+    ran = pdenet("evaluate", path, path, "--html", tmp_path / "e.html", "--csv", tmp_path / "e.csv")
+    assert ran.returncode == 0, ran.stderr
+    assert r"sc\udce9ne" in (tmp_path / "e.csv").read_text("utf-8")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere file names are text")
+def test_a_folder_has_a_hash_whatever_its_files_are_called(tmp_path):
+    (tmp_path / "scene").mkdir()
+    (tmp_path / "scene" / os.fsdecode(b"\xe9")).write_text("a")
+    assert len(hashes([tmp_path / "scene"])["scene"]) == 64
 
 
 def test_a_store_is_replaced_and_a_folder_of_its_name_is_not(bicubic, tmp_path):

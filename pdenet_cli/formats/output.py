@@ -169,13 +169,15 @@ def _locked(path: Path) -> TextIO:
         file.close()  # a run that ended took it away after it was opened: this lock is of nothing
 
 
-def write_beside(path: Path, content: bytes, *, overwrite: bool = False) -> None:
+def write_beside(path: Path, content: bytes | str, *, overwrite: bool = False) -> None:
     """Write a small file as outputs are written: refused if it exists, never half there."""
     refuse_folders((path,))
     refuse_existing((path,), overwrite)
     part = beside(path)
+    # A text may name a file whose own name is no text: some bytes of old archives and shares are not UTF-8.
+    raw = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     try:
-        part.write_bytes(content)
+        part.write_bytes(raw)
         rename(part, path)
     except OSError as error:
         left = ("What was there before stays.",) if path.exists() else ()
