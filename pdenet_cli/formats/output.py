@@ -187,9 +187,9 @@ def write_beside(path: Path, content: bytes | str, *, overwrite: bool = False) -
 
 
 def rename(part: Path, final: Path) -> None:
-    """Put a finished file in the place of a file of its name, and a finished folder in that of a folder."""
-    if part.is_dir() and final.is_dir():
-        shutil.rmtree(final)
+    """Put a finished file in the place of a file of its name, and a finished folder in that of anything."""
+    if part.is_dir():
+        remove(final)
     if part.is_file():
         with part.open("rb+") as file:
             os.fsync(file.fileno())
@@ -197,8 +197,8 @@ def rename(part: Path, final: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder that may not be there."""
-    if path.is_dir():
+    """Remove a file or a folder that may not be there; of a link, not what it leads to."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
