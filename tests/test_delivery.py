@@ -104,6 +104,13 @@ def test_what_a_format_cannot_hold_is_refused_before_a_broken_off_run_is_touched
     assert sorted(tmp_path.glob(".fine*")) == parts
 
 
+def test_what_a_format_cannot_hold_is_refused_before_the_scene_is_read(make_cube, tmp_path, monkeypatch):
+    scene, _ = make_cube("scene.h5", dtype="<f2")
+    monkeypatch.setattr(sharpen.Survey, "of", Mock(side_effect=AssertionError))
+    with pytest.raises(OutputError, match="MATLAB cannot hold float16"):
+        sharpen.Job(scene, tmp_path / "fine.mat", Posterior(bicubic_model(2), 1), sharpen.Settings())
+
+
 def test_a_killed_run_resumes_to_the_same_bytes(pdenet, scene, models, tmp_path):
     tiles = ("--model", models / "pdenet.safetensors", "--tile", 4, "--samples", 2, "--with-uncertainty")
     (tmp_path / "a").mkdir()
@@ -396,7 +403,8 @@ def test_a_run_is_resumed_by_another_name_of_its_files_and_not_in_another_format
     run.close()
     with pytest.raises(OutputError, match=r"fine\.tif: the broken-off run had another files"):
         next(go_on("fine.tif"))
-    assert next(rest := go_on("fine.img")) == (3, 20)
+    rest = go_on("fine.img")
+    assert next(rest) == (3, 20)
     list(rest)
     assert {path.name for path in tmp_path.glob("fine*")} == {"fine.hdr", "fine.img", "fine.report.json"}
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError, UsageError
-from pdenet_cli.formats import FORMATS, limits
+from pdenet_cli.formats import FORMATS, limits, new_output
 from pdenet_cli.formats.choosing import Variable, choose_axes, listed
 from pdenet_cli.georeference import Georeference
 from tests.conftest import PEAK, on_linux
@@ -234,6 +234,17 @@ def test_a_store_replaces_a_file_or_a_link_of_its_name(there, tmp_path):
         with open_cube(other) as cube:
             assert (cube.read() == 1).all()
     assert [p.name for p in tmp_path.glob(".*")] == []
+
+
+CANNOT = [(".hdr", "f2"), (".mat", "f2"), (".nc", "f2"), (".tif", "?"), (".h5", "c8"), (".zarr", "c8")]
+
+
+@pytest.mark.parametrize(("suffix", "dtype"), CANNOT)
+def test_numbers_that_a_format_cannot_hold_are_refused_before_a_file_is_made(tmp_path, suffix, dtype):
+    output = new_output(tmp_path / f"a{suffix}")
+    with pytest.raises(OutputError, match=np.dtype(dtype).name):
+        output.refuse(CubeMeta(3, 4, 5, np.dtype(dtype)))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_store_or_folder_that_came_meanwhile_is_not_replaced_by_a_file(tmp_path):
