@@ -122,7 +122,9 @@ class Radiometry:
         if self.nodata is not None and dtype.kind == "f":
             with np.errstate(over="ignore"):
                 nodata = np.float64(self.nodata).astype(dtype)
-            written[written == nodata] = np.nextafter(nodata, dtype.type(np.inf))
+            # Towards 0, for beyond the largest there is infinity; beside 0, what no fast processor takes for 0.
+            nearest = np.nextafter(nodata, dtype.type(0)) if nodata else np.finfo(dtype).tiny
+            written[written == nodata] = nearest
         return written
 
     def units(self, bands: Bands = ALL) -> NDArray[np.float64]:

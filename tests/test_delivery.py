@@ -21,6 +21,7 @@ from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import output
 from pdenet_cli.inference import Posterior
 from pdenet_cli.models import bicubic_model, load_model
+from pdenet_cli.report import hashes
 from pdenet_cli.summaries import Question
 from pdenet_cli.tools import delivery, sharpen
 
@@ -83,9 +84,9 @@ def test_the_partial_file_of_another_run_is_left_alone(scene, models, tmp_path):
     assert (tmp_path / "fine_std.tif").exists()
 
 
-@pytest.mark.parametrize("told", ["[]", "5", '{"parts": null}', '{"parts": [1, "../x.partial"]}', "{"])
+@pytest.mark.parametrize("told", ["[]", "5", '{"files": null}', '{"files": [1, "../x.partial"]}', "{"])
 def test_a_strange_journal_is_no_more_than_no_journal(scene, models, tmp_path, told):
-    (tmp_path / ".fine.hdr.journal").write_text(told + "\n")
+    (tmp_path / ".fine.journal").write_text(told + "\n")
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
     list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, sharpen.Settings()).run())
     assert (tmp_path / "fine.hdr").exists()
@@ -101,6 +102,13 @@ def test_what_a_format_cannot_hold_is_refused_before_a_broken_off_run_is_touched
     with pytest.raises(OutputError, match=r"fine\.img would be read as a part of fine\.hdr"):
         sharpen.Job(scene, tmp_path / "fine.bip", posterior, sharpen.Settings(tile=8, resume=True))
     assert sorted(tmp_path.glob(".fine*")) == parts
+
+
+def test_what_a_format_cannot_hold_is_refused_before_the_scene_is_read(make_cube, tmp_path, monkeypatch):
+    scene, _ = make_cube("scene.h5", dtype="<f2")
+    monkeypatch.setattr(sharpen.Survey, "of", Mock(side_effect=AssertionError))
+    with pytest.raises(OutputError, match="MATLAB cannot hold float16"):
+        sharpen.Job(scene, tmp_path / "fine.mat", Posterior(bicubic_model(2), 1), sharpen.Settings())
 
 
 def test_a_killed_run_resumes_to_the_same_bytes(pdenet, scene, models, tmp_path):
@@ -328,6 +336,27 @@ def test_a_name_that_the_terminal_cannot_show_is_no_failure(pdenet, make_cube, t
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere file names are text")
+@pytest.mark.parametrize("suffix", ["hdr", "zarr"])
+def test_a_file_name_that_is_no_text_is_no_failure(pdenet, make_cube, models, tmp_path, suffix):
+    path, _ = make_cube(os.fsdecode(b"sc\xe9ne.") + suffix, rows=12, columns=12)
+    words = ("--model", models / "pdenet.safetensors", "--samples", 2, "--map", "std", "--quicklook")
+    ran = pdenet("uncertainty", path, "-o", tmp_path / "maps", *words)
+    assert ran.returncode == 0, ran.stderr
+    (page,) = (tmp_path / "maps").glob("*.html")
+    assert r"sc\udce9ne" in page.read_text("utf-8")
+    ran = pdenet("evaluate", path, path, "--html", tmp_path / "e.html", "--csv", tmp_path / "e.csv")
+    assert ran.returncode == 0, ran.stderr
+    assert r"sc\udce9ne" in (tmp_path / "e.csv").read_text("utf-8")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere file names are text")
+def test_a_folder_has_a_hash_whatever_its_files_are_called(tmp_path):
+    (tmp_path / "scene").mkdir()
+    (tmp_path / "scene" / os.fsdecode(b"\xe9")).write_text("a")
+    assert len(hashes([tmp_path / "scene"])["scene"]) == 64
+
+
 def test_a_store_is_replaced_and_a_folder_of_its_name_is_not(bicubic, tmp_path):
     pytest.importorskip("zarr")
     store = tmp_path / "fine.zarr"
@@ -351,16 +380,35 @@ def test_a_folder_in_the_way_is_left_and_named_before_the_work(bicubic, tmp_path
     assert not (tmp_path / "fine.hdr").exists()
 
 
-def test_two_runs_do_not_write_the_same_output(scene, models, tmp_path):
+@pytest.mark.parametrize("name", ["fine.hdr", "fine.img", "fine.tif"])
+def test_two_runs_do_not_write_the_same_output_or_report(scene, models, tmp_path, name):
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
     settings = sharpen.Settings(tile=8)
     first = sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings).run()
     next(first)
     with pytest.raises(OutputError, match="another run"):
-        list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings).run())
+        list(sharpen.Job(scene, tmp_path / name, posterior, settings).run())
     list(first)
     assert (tmp_path / "fine.hdr").exists()
     assert not list(tmp_path.glob(".fine*"))
+
+
+def test_a_run_is_resumed_by_another_name_of_its_files_and_not_in_another_format(scene, models, tmp_path):
+    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
+
+    def go_on(name):
+        return sharpen.Job(scene, tmp_path / name, posterior, sharpen.Settings(tile=8, resume=True)).run()
+
+    run = go_on("fine.hdr")
+    for _ in range(4):
+        next(run)
+    run.close()
+    with pytest.raises(OutputError, match=r"fine\.tif: the broken-off run had another files"):
+        next(go_on("fine.tif"))
+    rest = go_on("fine.img")
+    assert next(rest) == (3, 20)
+    list(rest)
+    assert {path.name for path in tmp_path.glob("fine*")} == {"fine.hdr", "fine.img", "fine.report.json"}
 
 
 @pytest.mark.parametrize("end", ["finished", "broken off", "failed", "forecast", "refused"])

@@ -94,6 +94,14 @@ def test_comments_inside_a_list_and_an_empty_rotation_are_passed_over(tmp_path):
     assert meta.georeference.transform == (500000, 30, 0, 4649000, 0, -30)
 
 
+@pytest.mark.parametrize("word", ["rotation=12.5 deg", "rotation=north"])
+def test_a_rotation_that_is_no_number_costs_the_place_and_not_the_cube(tmp_path, word):
+    cube = open_cube(write(tmp_path, {"map info": MAP.replace("units=Meters", word)}))
+    np.testing.assert_array_equal(cube.read(), PIXELS)
+    assert cube.meta.georeference.transform is None
+    assert cube.meta.notes == ("map info ignored: its place, pixel size or rotation is no number",)
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     code=st.sampled_from(sorted(DTYPES)),

@@ -166,9 +166,9 @@ def evaluate(
     if html is not None:
         from pdenet_cli.pages.evaluation import evaluation_page
 
-        write_beside(html, evaluation_page(evaluation).encode(), overwrite=overwrite)
+        write_beside(html, evaluation_page(evaluation), overwrite=overwrite)
     if csv is not None:
-        write_beside(csv, evaluation.to_csv().encode(), overwrite=overwrite)
+        write_beside(csv, evaluation.to_csv(), overwrite=overwrite)
     for path in files_to_write if not as_json else ():
         out.print(escape(str(path)))
     for name, why in evaluation.failed.items():

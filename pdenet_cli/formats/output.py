@@ -169,13 +169,15 @@ def _locked(path: Path) -> TextIO:
         file.close()  # a run that ended took it away after it was opened: this lock is of nothing
 
 
-def write_beside(path: Path, content: bytes, *, overwrite: bool = False) -> None:
+def write_beside(path: Path, content: bytes | str, *, overwrite: bool = False) -> None:
     """Write a small file as outputs are written: refused if it exists, never half there."""
     refuse_folders((path,))
     refuse_existing((path,), overwrite)
     part = beside(path)
+    # A text may name a file whose own name is no text: some bytes of old archives and shares are not UTF-8.
+    raw = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     try:
-        part.write_bytes(content)
+        part.write_bytes(raw)
         rename(part, path)
     except OSError as error:
         left = ("The existing file is unchanged.",) if path.exists() else ()
@@ -185,9 +187,9 @@ def write_beside(path: Path, content: bytes, *, overwrite: bool = False) -> None
 
 
 def rename(part: Path, final: Path) -> None:
-    """Put a finished file in the place of a file of its name, and a finished folder in that of a folder."""
-    if part.is_dir() and final.is_dir():
-        shutil.rmtree(final)
+    """Put a finished file in the place of a file of its name, and a finished folder in that of anything."""
+    if part.is_dir():
+        remove(final)
     if part.is_file():
         with part.open("rb+") as file:
             os.fsync(file.fileno())
@@ -195,8 +197,8 @@ def rename(part: Path, final: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder that may not be there."""
-    if path.is_dir():
+    """Remove a file or a folder that may not be there; of a link, not what it leads to."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

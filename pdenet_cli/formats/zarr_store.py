@@ -238,11 +238,16 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     return Cube(path, swaths.place_swath(folder, meta), array, axes)
 
 
-def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
+def _refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
     try:
-        zarr = _zarr()
+        _zarr()
     except PdenetError as error:
         raise OutputError(str(error)) from None
+    labelled.refuse(finals, meta)
+
+
+def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
+    zarr = _zarr()
     part, axes = parts[0], INTERLEAVES[meta.interleave]
     layout = labelled.layout(meta)
     kept = Folder(part) if (part / ".zgroup").is_file() else None
@@ -284,4 +289,4 @@ def _chunks(meta: CubeMeta, axes: str) -> tuple[int, ...]:
     return tuple(sizes[axis] for axis in axes)
 
 
-FORMAT = Format("Zarr", (".zarr",), _recognises, _open, _create, named=labelled.by_planes)
+FORMAT = Format("Zarr", (".zarr",), _recognises, _open, _create, refuse=_refuse, named=labelled.by_planes)

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from pdenet_cli.tools.journal import Journal
 from pdenet_cli.tools.page import write_page
 
 COMPLETE = "complete"
-PARTS = "parts"  # of the journal: the files that grow
+PARTS = "files"  # of the journal: those that grow
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Delivery:
 
     @property
     def journal(self) -> Journal:
-        return Journal(self.path.with_name(f".{self.path.name}.journal"))
+        return Journal(self.path)
 
     @property
     def pages(self) -> dict[str, Path]:
@@ -114,18 +113,17 @@ class Delivery:
         self.refuse_existing()
         for name in self.journal.left(PARTS):
             part = self.path.with_name(Path(name).name)
-            stem = Path(part.name.removeprefix(".").removesuffix(PARTIAL)).stem
             # A run of its own may be writing an output of that name by now.
-            taken = stem != self.path.stem and any(part.parent.glob(f".{escape(stem)}.*.journal"))
+            other = Journal(part.with_name(part.name.removeprefix(".").removesuffix(PARTIAL))).path
+            taken = other != self.journal.path and other.exists()
             if part.name.endswith(PARTIAL) and not taken:
                 remove(part)
         self._discard()
-        parts = [part.name for output, _ in self.cubes.values() for part in output.parts]
-        self.journal.begin(job | {PARTS: parts})
+        self.journal.begin(job | self._parts)
 
     def begun(self, job: dict[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
         """The job as a broken-off run began it and the steps it did, if its pixels are there to go on with."""
-        begun = self.journal.resume(job)
+        begun = self.journal.resume(job | self._parts)
         if begun is None or COMPLETE in begun[1]:
             return begun
         # The first file of a cube is that of its pixels.
@@ -178,6 +176,10 @@ class Delivery:
                 write_beside(picture, png(look(cube)), overwrite=True)
         if self.page and not (missing and all(path.exists() for path in self.pages.values())):
             write_page(scene, self._paths, report, **self.pages)
+
+    @property
+    def _parts(self) -> dict[str, list[str]]:
+        return {PARTS: [part.name for output, _ in self.cubes.values() for part in output.parts]}
 
     @property
     def _paths(self) -> dict[str, Path]:

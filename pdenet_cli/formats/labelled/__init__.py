@@ -157,10 +157,14 @@ def by_planes(path: Path, meta: CubeMeta) -> CubeMeta:
     return replace(meta, interleave="bsq") if meta.interleave == "bil" else meta
 
 
-def layout(meta: CubeMeta) -> list[Part]:
-    """The arrays that hold a cube and all that it says; the pixels come last."""
+def refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
+    """Stop before anything is written if no such cube has these numbers."""
     if meta.dtype.kind == "c":
         raise OutputError(f"HDF5, netCDF and Zarr cubes cannot hold {meta.dtype.name}. Use ENVI or TIFF.")
+
+
+def layout(meta: CubeMeta) -> list[Part]:
+    """The arrays that hold a cube and all that it says; the pixels come last."""
     parts = [*_coordinates(meta.georeference, meta.rows, meta.columns)]
     said = words.spoken(meta)
     fill = fill_value(meta)

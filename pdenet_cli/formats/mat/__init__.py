@@ -240,10 +240,13 @@ def _fold(
     return folded, "crb" if bands_first else "bcr", (note,)
 
 
-def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
-    part, axes = parts[0], CUSTOM[::-1]
+def _refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
     if meta.dtype.str[1:] not in v5.CLASSES.values():
         raise OutputError(f"MATLAB cannot hold {meta.dtype.name}. Use --dtype float32 or another format.")
+
+
+def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
+    part, axes = parts[0], CUSTOM[::-1]
     name = meta.variable if re.fullmatch(r"[A-Za-z]\w{0,62}", meta.variable or "", re.ASCII) else "cube"
     small = words.spoken(meta) | words.spoken_place(meta.georeference)
     if meta.extra:
@@ -267,4 +270,4 @@ def _create_v5(
     return array
 
 
-FORMAT = Format("MATLAB", (".mat",), _recognises, _open, _create)
+FORMAT = Format("MATLAB", (".mat",), _recognises, _open, _create, refuse=_refuse)

@@ -209,4 +209,4 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     return Cube(path, meta, array, axes)
 
 
-FORMAT = Format("TIFF", (".tif", ".tiff"), _recognises, _open, _create)
+FORMAT = Format("TIFF", (".tif", ".tiff"), _recognises, _open, _create, refuse=tiff_header.refuse)
