@@ -112,6 +112,7 @@ class CubeMeta:
     gains: tuple[float, ...] | None = None
     offsets: tuple[float, ...] | None = None
     georeference: Georeference = Georeference()
+    dimensions: tuple[str, str, str] | None = None  # what a file calls bands, rows and columns, if not as usual
     variable: str | None = None  # the dataset or variable that holds the pixels, where a file has several
     extra: Mapping[str, Any] = field(default_factory=dict)  # the rest of the header, by the file's own names
     notes: tuple[str, ...] = ()  # what was doubted or left out on reading

@@ -99,7 +99,7 @@ def test_a_rotation_that_is_no_number_costs_the_place_and_not_the_cube(tmp_path,
     cube = open_cube(write(tmp_path, {"map info": MAP.replace("units=Meters", word)}))
     np.testing.assert_array_equal(cube.read(), PIXELS)
     assert cube.meta.georeference.transform is None
-    assert cube.meta.notes == ("map info ignored: its place, pixel size or rotation is no number",)
+    assert cube.meta.notes == ("map info ignored: its place, pixel size or rotation is not a number",)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

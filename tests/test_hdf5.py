@@ -203,6 +203,43 @@ def test_dimension_names_attributes_and_coordinates_are_understood(tmp_path):
     assert meta.extra["title"] == "a scene"
 
 
+@pytest.mark.parametrize("suffix", [".nc", ".h5", ".zarr"])
+@pytest.mark.parametrize(
+    ("names", "kept"),
+    [
+        (("wavelength", "lat", "lon"), ("wavelength", "lat", "lon")),
+        (("wl", "northing", "easting"), ("wl", "northing", "easting")),
+        (("bands", "y", "x"), ("bands", "y", "x")),
+        (("colour", "lat", "lon"), ("band", "y", "x")),  # not to be understood again
+    ],
+)
+def test_dimensions_keep_the_names_that_a_file_has_for_them(tmp_path, suffix, names, kept):
+    band, row, column = names
+    values = {band: np.array([500.0, 600.0, 700.0]), row: 60 - 30 * np.arange(4.0), column: 30 * np.arange(5.0)}
+    with h5py.File(tmp_path / "a.nc", "w") as file:
+        cube = file.create_dataset("reflectance", data=numbers((3, 4, 5)))
+        for axis, (name, places) in enumerate(values.items()):
+            file[name] = places
+            file[name].make_scale(name)
+            file[name].attrs["units"] = "nm" if axis == 0 else "m"
+            cube.dims[axis].attach_scale(file[name])
+    with open_cube(tmp_path / "a.nc", axes="brc") as scene:
+        meta, pixels = scene.meta, scene.read()
+    with create_cube(tmp_path / f"b{suffix}", meta) as cube:
+        cube.write(meta.window, pixels)
+    with open_cube(tmp_path / f"b{suffix}") as again:
+        assert (again.meta.dimensions or ("band", "y", "x")) == kept
+        assert again.meta.wavelengths == meta.wavelengths == (500, 600, 700)
+        assert again.meta.georeference == meta.georeference
+        np.testing.assert_array_equal(again.read(), pixels)
+    with create_cube(
+        tmp_path / f"map{suffix}", dataclasses.replace(meta, bands=1, wavelengths=None, variable="std")
+    ) as cube:
+        cube.write(meta.window, pixels[:1])
+    with open_cube(tmp_path / f"map{suffix}") as cube:
+        assert "wavelength" not in (cube.meta.dimensions or ())
+
+
 def test_several_cubes_are_listed(tmp_path):
     path = make(tmp_path / "a.h5", a__hsi=numbers((4, 5, 6)), b=numbers((4, 5, 3), "f4"), c=numbers((4, 5)))
     with pytest.raises(

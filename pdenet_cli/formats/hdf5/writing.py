@@ -117,7 +117,7 @@ def _lay_out(file: h5py.File, meta: CubeMeta, grids: list[tuple[int, GroundGrid]
 
 
 def _missing_dimensions(parts: list[labelled.Part], meta: CubeMeta) -> list[tuple[str, int]]:
-    sizes = {"band": meta.bands, "y": meta.rows, "x": meta.columns}
+    sizes = dict(zip(labelled.dimensions(meta).values(), meta.shape(), strict=True))
     there = {part.name for part in parts}
     return [(name, size) for name, size in sizes.items() if name not in there]
 

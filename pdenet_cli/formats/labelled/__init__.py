@@ -1,7 +1,7 @@
 """A cube among named arrays with attributes, as HDF5, netCDF-4 and Zarr keep it: how it is found and laid out.
 
-What we write follows the CF conventions (dimensions band, y, x; coordinates; a `spatial_ref` variable), so
-that xarray, GDAL and netCDF tools understand it. What we read may be much poorer.
+What we write follows the CF conventions (dimensions as the input has them, else band, y, x; coordinates; a
+`spatial_ref` variable), so that xarray, GDAL and netCDF tools understand it. What we read may be much poorer.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pdenet_cli.formats.base import OpenOptions
 from pdenet_cli.formats.choosing import (
     OneBand,
     Variable,
+    axis_called,
     choose_axes,
     choose_variable,
     interleave,
@@ -81,12 +82,22 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
         dtype=kind,
         interleave=interleave(axes),
         georeference=place,
+        dimensions=_kept_dimensions(along, chosen.name),
         variable=chosen.name or None,
         extra={name: value for name, value in rest.items() if not _is_internal(name)},
         notes=(*notes, *left_out, *more, *doubts, *words.unheeded(said, fields.get("nodata"))),
         **fields,
     )
     return meta, array, axes
+
+
+def _kept_dimensions(along: Mapping[str, str], variable: str) -> tuple[str, str, str] | None:
+    """What a file calls its axes, if outputs can call them so too and be understood; None: as usual."""
+    band, row, column = (along.get(axis, "").rpartition("/")[2] for axis in "brc")
+    known = [axis_called(name) for name in (band, row, column)] == ["b", "r", "c"]
+    if not known or {band, row, column} & {variable.rpartition("/")[2], *RESERVED}:
+        return None
+    return None if (band, row, column) == USUAL else (band, row, column)
 
 
 def _cubes_of_four_axes(store: Store, variables: list[Variable], asked: str | None) -> list[Variable]:
@@ -147,8 +158,9 @@ class Part:
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
-DIMENSIONS = {"b": "band", "r": "y", "c": "x"}
-TAKEN = {"band", "y", "x", "lat", "lon", "wavelength", "fwhm", "spatial_ref", "zarr.json"}
+USUAL = ("band", "y", "x")  # names of dimensions
+RESERVED = {"fwhm", "spatial_ref", "zarr.json"}
+TAKEN = {*USUAL, *RESERVED, "lat", "lon", "wavelength"}
 
 
 def by_planes(path: Path, meta: CubeMeta) -> CubeMeta:
@@ -163,22 +175,36 @@ def refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
         raise OutputError(f"HDF5, netCDF and Zarr cubes cannot hold {meta.dtype.name}. Use ENVI or TIFF.")
 
 
+def dimensions(meta: CubeMeta) -> dict[str, str]:
+    """The names of bands b, rows r and columns c: those of the file that the cube came from, or the usual ones."""
+    names = meta.dimensions or USUAL
+    if names[1:] != USUAL[1:] and degrees_of(meta):
+        names = (names[0], *USUAL[1:])  # `lat` and `lon` are then grids
+    if meta.wavelengths is None and spectra.field_of(names[0]) == "wavelengths":
+        names = (USUAL[0], *names[1:])
+    return dict(zip("brc", names, strict=True))
+
+
 def layout(meta: CubeMeta) -> list[Part]:
     """The arrays that hold a cube and all that it says; the pixels come last."""
-    parts = [*_coordinates(meta.georeference, meta.rows, meta.columns)]
+    names = dimensions(meta)
+    band = names["b"]
+    parts = [*_coordinates(meta, names)]
     said = words.spoken(meta)
     fill = fill_value(meta)
     if fill is not None and (float(fill) == meta.nodata or fill != fill):
         del said["nodata"]  # `_FillValue` says the same
     if meta.wavelengths is not None:
         units = {"units": meta.wavelength_units} if meta.wavelength_units else {}
-        parts.append(Part("wavelength", ("band",), np.asarray(meta.wavelengths, "<f8"), units))
+        # Called as its dimension where that is a word for it, so that xarray selects bands by wavelength.
+        name = band if spectra.field_of(band) == "wavelengths" else "wavelength"
+        parts.append(Part(name, (band,), np.asarray(meta.wavelengths, "<f8"), units))
     if meta.fwhm is not None:
-        parts.append(Part("fwhm", ("band",), np.asarray(meta.fwhm, "<f8")))
+        parts.append(Part("fwhm", (band,), np.asarray(meta.fwhm, "<f8")))
     for name, grid in degrees_of(meta).items():
         latitude = {"standard_name": "latitude", "units": "degrees_north"}
         longitude = {"standard_name": "longitude", "units": "degrees_east"}
-        parts.append(Part(name, ("y", "x"), grid, latitude if name == "lat" else longitude))
+        parts.append(Part(name, (names["r"], names["c"]), grid, latitude if name == "lat" else longitude))
     beside = [part.name for part in parts if part.dimensions != (part.name,)]
     if beside:
         said["coordinates"] = " ".join(beside)
@@ -191,18 +217,19 @@ def layout(meta: CubeMeta) -> list[Part]:
     if all(len(set(said[name])) == 1 for name in told):
         said |= {scaling[name]: said.pop(name)[0] for name in told}
     said |= {n: v for n, v in words.spoken_extra(meta, said).items() if not _is_internal(n)}
-    axes = tuple(DIMENSIONS[axis] for axis in INTERLEAVES[meta.interleave])
-    return [*parts, Part(_variable_name(meta.variable), axes, None, said)]
+    axes = tuple(names[axis] for axis in INTERLEAVES[meta.interleave])
+    return [*parts, Part(_variable_name(meta.variable, {part.name for part in parts}), axes, None, said)]
 
 
-def _variable_name(wanted: str | None) -> str:
+def _variable_name(wanted: str | None, taken: set[str]) -> str:
     name = (wanted or "").strip("/")
     usable = all(re.fullmatch(r"[A-Za-z_][\w .-]*", step) for step in name.split("/"))
-    return name if usable and name.split("/")[0] not in TAKEN else "cube"
+    return name if usable and name.split("/")[0] not in TAKEN | taken else "cube"
 
 
-def _coordinates(where: Georeference, rows: int, columns: int) -> list[Part]:
+def _coordinates(meta: CubeMeta, called: Mapping[str, str]) -> list[Part]:
     """The ground coordinates of the pixel centres, for a scene that is not rotated."""
+    where = meta.georeference
     if where.transform is None or where.transform[2] or where.transform[4]:
         return []
     x0, xc, _, y0, _, yr = where.transform
@@ -211,9 +238,10 @@ def _coordinates(where: Georeference, rows: int, columns: int) -> list[Part]:
         names = {"y": ("latitude", "degrees_north"), "x": ("longitude", "degrees_east")}
     else:
         names = {axis: (f"projection_{axis}_coordinate", coordinates.spoken_units(system)) for axis in "yx"}
-    centres = {"y": y0 + yr * (np.arange(rows) + 0.5), "x": x0 + xc * (np.arange(columns) + 0.5)}
+    centres = {"y": y0 + yr * (np.arange(meta.rows) + 0.5), "x": x0 + xc * (np.arange(meta.columns) + 0.5)}
+    own = {"y": called["r"], "x": called["c"]}
     return [
-        Part(axis, (axis,), centres[axis].astype("<f8"), {"standard_name": name, "units": units})
+        Part(own[axis], (own[axis],), centres[axis].astype("<f8"), {"standard_name": name, "units": units})
         for axis, (name, units) in names.items()
     ]
 
