@@ -173,7 +173,7 @@ def test_the_best_level_that_is_offered_can_be_had(count, delta):
     some = pool(count, lambda rng: 1.0)
     with pytest.raises(UsageError) as met:
         Calibration.fit(some, level=0.95, delta=delta, certify=True)
-    offered = float(re.search(r"Give --level ([\d.]+),", str(met.value))[1])
+    offered = float(re.search(r"Use --level ([\d.]+) or lower", str(met.value))[1])
     assert offered == pytest.approx(delta ** (1 / count), abs=1e-3)
     assert Calibration.fit(some, level=offered, delta=delta, certify=True).level == offered
 
@@ -297,7 +297,7 @@ def test_a_damaged_calibration_is_refused_in_a_line(made, damage):
 def test_other_samples_than_those_of_the_calibration_are_named(made):
     assert not list(made.misfits(12, "masks", Degradation(4)))
     (misfit,) = made.misfits(4, "flips")
-    assert "12 samples (masks); with 4 (flips)" in misfit
+    assert "12 samples (masks). With 4 (flips)" in misfit
 
 
 # The command.

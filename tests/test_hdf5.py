@@ -377,7 +377,7 @@ def test_four_axes_yield_to_a_cube_and_one_band_is_kept(tmp_path):
     path = netcdf(tmp_path / "b.nc", {"cube": (axes, numbers((1, 1, 5, 6)))}, dict(band=1, time=1, y=5, x=6))
     meta = open_cube(path).meta
     assert meta.shape() == (1, 5, 6)
-    assert "time has the length 1" in meta.notes[0]
+    assert "time has length 1" in meta.notes[0]
 
 
 @pytest.mark.parametrize("version", [1, 2, 5])

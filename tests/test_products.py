@@ -47,7 +47,7 @@ def test_an_emit_scene_knows_its_bands_and_its_place(tmp_path):
     for point in meta.georeference.points:
         assert point.x == pytest.approx(8 + (point.column - 0.5) / 100)
         assert point.y == pytest.approx(50 - (point.row - 0.5) / 100)
-    assert "1023 points" in " ".join(meta.notes)
+    assert "1023 ground control points" in " ".join(meta.notes)
     assert "geotransform" not in meta.extra
 
 
@@ -201,7 +201,7 @@ def test_a_pace_scene_knows_its_bands_and_its_place(level, variable, order, tmp_
     for point in meta.georeference.points:
         assert point.x == pytest.approx(8 + (point.column - 0.5) / 100)
         assert point.y == pytest.approx(30 - (point.row - 0.5) / 100)
-    assert "out of navigation_data/latitude and navigation_data/longitude" in meta.notes[-1]
+    assert "from navigation_data/latitude and navigation_data/longitude" in meta.notes[-1]
 
 
 def test_wavelengths_along_an_axis_tell_what_it_is(tmp_path):

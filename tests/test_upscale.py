@@ -540,7 +540,7 @@ def test_fewer_samples_than_asked_for_are_told_of(pdenet, make_cube, models, tmp
     model = ("--model", models / "template.safetensors")
     ran = pdenet("uncertainty", scene, "-o", tmp_path / "maps", *model, "--ensemble", "flips", "--samples", 16)
     assert ran.returncode == 0, ran.stderr
-    assert "8 samples, not 16" in " ".join(ran.stderr.split())
+    assert "8 samples instead of 16" in " ".join(ran.stderr.split())
     assert json.loads((tmp_path / "maps" / "scene.report.json").read_text())["job"]["samples"] == 8
 
 
