@@ -570,6 +570,43 @@ def test_ctrl_c_leaves_a_state_to_resume_and_exits_130(pdenet, scene, models, tm
     assert not list(tmp_path.glob(".*"))
 
 
+def with_room_for(free, monkeypatch):
+    """A disk that has so many bytes free, in a file system that reserves none of them."""
+    monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    monkeypatch.setattr(output.shutil, "disk_usage", lambda folder: Mock(free=free))
+
+
+def test_all_cubes_of_a_run_must_have_room_together(scene, models, tmp_path, monkeypatch):
+    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
+    settings = sharpen.Settings(maps=("std",), forecast=True)
+    with sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings) as job:
+        needed = job.forecast().bytes_on_disk
+    settings = dataclasses.replace(settings, forecast=False)
+    with_room_for(needed - 1, monkeypatch)
+    with monkeypatch.context() as patched:
+        patched.setattr(sharpen.Survey, "of", Mock(side_effect=AssertionError))
+        with pytest.raises(OutputError, match=f"{needed:,} bytes needed"):
+            sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings)
+    assert not list(tmp_path.glob("*fine*"))
+    with_room_for(needed, monkeypatch)
+    list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings).run())
+    assert (tmp_path / "fine_std.hdr").exists()
+
+
+def test_a_run_that_finds_no_room_to_go_on_may_go_on_later(scene, models, tmp_path, monkeypatch):
+    go_on = broken_off(scene, models, tmp_path)
+    part = tmp_path / ".fine.img.partial"
+    content = part.read_bytes()
+    part.write_bytes(b"")
+    os.truncate(part, len(content))  # a file system that reserves nothing leaves such gaps
+    with monkeypatch.context() as patched:
+        with_room_for(1000, patched)
+        with pytest.raises(OutputError, match="bytes needed"):
+            go_on()
+    part.write_bytes(content)
+    assert go_on() == ((3, 20), [])
+
+
 def test_a_full_disk_ends_in_one_line_and_leaves_nothing(scene, models, tmp_path):
     out = tmp_path / "out"
     out.mkdir()

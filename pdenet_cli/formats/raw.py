@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import math
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pdenet_cli.cube import Pixels
-from pdenet_cli.errors import OutputError
+from pdenet_cli.formats.output import refuse_small_disk
 
 # What a file system answers that cannot reserve room, and does not mean that there is none.
 UNABLE = {errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
@@ -50,11 +49,7 @@ class RawArray:
         A mapped write to a full disk kills the process, so a disk too small must show before the first one.
         """
         size = self.offset + self.nbytes
-        known = self.path.stat() if self.path.exists() else None
-        there = 0 if known is None else 512 * getattr(known, "st_blocks", known.st_size // 512)
-        free = shutil.disk_usage(self.path.parent).free
-        if size - there > free:
-            raise OutputError(f"{self.path.parent}: {size:,} bytes needed, {free:,} free. Make room.")
+        refuse_small_disk(self.path.parent, {self.path: size})
         self.path.touch()
         with self.path.open("r+b") as file:  # where the C library does the reserving, it refuses to append
             if not _reserved(file.fileno(), size):

@@ -107,6 +107,7 @@ class Job:
         self.delivery.refuse((scene, *self.source.files))
         if not settings.resume and not settings.forecast:
             self.delivery.refuse_existing()
+            self.delivery.refuse_small_disk()
         # What is written rests on it: a hole or a bright pixel that was not looked at would be lost.
         self.survey = Survey.of(self.source) if settings.forecast else Survey.of(self.source, sys.maxsize)
         self.usable = self.survey.bands_for(self.source.meta, network.bands)
@@ -149,6 +150,8 @@ class Job:
     def _work(self, job: dict[str, Any], started: float, say: Callable[[str], None]) -> Iterator[tuple[int, int]]:
         begun = self._begun(job, say) if self.settings.resume else None
         steps: list[str] = []
+        if begun is None or COMPLETE not in begun[1]:
+            self.delivery.refuse_small_disk()
         if begun is None:
             if self.delivery.journal.steps and not self.settings.resume:
                 say("A run that broke off here is begun anew; --resume would have gone on with it.")
