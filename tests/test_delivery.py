@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -16,14 +17,14 @@ import imagecodecs
 import numpy as np
 import pytest
 
-from pdenet_cli import open_cube
+from pdenet_cli import __version__, open_cube, report
 from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import output
 from pdenet_cli.inference import Posterior
 from pdenet_cli.models import bicubic_model, load_model
-from pdenet_cli.report import hashes
 from pdenet_cli.summaries import Question
 from pdenet_cli.tools import delivery, sharpen
+from tests.conftest import ROOT
 
 
 def test_nothing_that_exists_is_replaced_unasked(pdenet, scene, models, tmp_path):
@@ -352,7 +353,13 @@ def test_a_file_name_that_is_no_text_is_no_failure(pdenet, make_cube, models, tm
 def test_a_folder_has_a_hash_whatever_its_files_are_called(tmp_path):
     (tmp_path / "scene").mkdir()
     (tmp_path / "scene" / os.fsdecode(b"\xe9")).write_text("a")
-    assert len(hashes([tmp_path / "scene"])["scene"]) == 64
+    assert len(report.hashes([tmp_path / "scene"])["scene"]) == 64
+
+
+def test_a_checkout_that_nobody_has_installed_knows_its_version(monkeypatch):
+    monkeypatch.setattr(report, "version", {"torch": "2.6"}.__getitem__)
+    assert report.versions("torch") | {"python": ""} == {"python": "", "pdenet": __version__, "torch": "2.6"}
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == __version__
 
 
 def test_a_store_is_replaced_and_a_folder_of_its_name_is_not(bicubic, tmp_path):

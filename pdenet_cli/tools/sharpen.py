@@ -242,7 +242,7 @@ class Job:
             "dtype": settings.dtype,
             "outputs": sorted(self.delivery.cubes),
             "uncertainty": self.maps.facts() if self.maps.names else None,
-            "versions": versions("pdenet", "torch", "numpy"),
+            "versions": versions("torch", "numpy"),
         }
         plain: dict[str, Any] = json.loads(json.dumps(finite(job)))  # as it will be read back: tuples are lists
         return plain
