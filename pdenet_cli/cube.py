@@ -180,9 +180,11 @@ class CubeMeta:
 
     def _of_bands(self, name: str, value: Any, chosen: slice) -> Any:
         """What a field of `extra` says of the `chosen` bands, if it is a list with an item for each band."""
+        if name.lower().replace("_", " ").startswith(self.NOT_PER_BAND):
+            return value
         if isinstance(value, (list, tuple)):
             return value[chosen] if len(value) == self.bands else value
-        if not isinstance(value, str) or not value.startswith("{") or name.lower().startswith(self.NOT_PER_BAND):
+        if not isinstance(value, str) or not value.startswith("{"):
             return value
         items = [item.strip() for item in value.strip("{}").split(",")]
         return "{" + ", ".join(items[chosen]) + "}" if len(items) == self.bands else value
