@@ -181,9 +181,11 @@ class CubeMeta:
 
     def _of_bands(self, name: str, value: Any, chosen: slice) -> Any:
         """What a field of `extra` says of the `chosen` bands, if it is a list with an item for each band."""
+        if name.lower().replace("_", " ").startswith(self.NOT_PER_BAND):
+            return value
         if isinstance(value, (list, tuple)):
             return value[chosen] if len(value) == self.bands else value
-        if not isinstance(value, str) or not value.startswith("{") or name.lower().startswith(self.NOT_PER_BAND):
+        if not isinstance(value, str) or not value.startswith("{"):
             return value
         items = [item.strip() for item in value.strip("{}").split(",")]
         return "{" + ", ".join(items[chosen]) + "}" if len(items) == self.bands else value
@@ -192,7 +194,7 @@ class CubeMeta:
 class Sliceable(Protocol):
     """An array in memory, on disk or in chunks: a shape, and three slices read or write a part.
 
-    One in chunks may have their sizes as `block`.
+    One in chunks may have their sizes as `block`; one that skips what is between every n-th, `strided`.
     """
 
     @property
@@ -241,7 +243,21 @@ class Cube:
             first = min(bands, default=0)  # one run of the file, whatever is wanted of it
             run = slice(first, max(bands, default=0) + 1)
             return self.read(window, run)[[band - first for band in bands]]
-        key = self._key(window, bands)
+        return self._read(self._key(window, bands))
+
+    def thinned(self, step: int, window: Window | None = None, bands: slice = slice(None)) -> Pixels:
+        """Every `step`-th row and column of `window`, from its first; where the file allows, no more is read."""
+        window = self.meta.window if window is None else window
+        if getattr(self.array, "strided", False):
+            every = dict(b=1, r=step, c=step)
+            key = zip(self._key(window, bands), self.axes, strict=True)
+            return self._read(tuple(slice(s.start, s.stop, (s.step or 1) * every[axis]) for s, axis in key))
+        if getattr(self.array, "block", None) is not None and step > self.block[1]:  # some blocks have no such row
+            rows = (replace(window, row=row, rows=1) for row in range(window.row, window.bottom, step))
+            return np.concatenate([self.read(row, bands)[..., ::step] for row in rows], axis=1)
+        return self.read(window, bands)[:, ::step, ::step]
+
+    def _read(self, key: tuple[slice, ...]) -> Pixels:
         try:
             part = self.array[key]
         except (OSError, ValueError) as error:
@@ -331,6 +347,10 @@ class _SomeBands:
     @property
     def block(self) -> tuple[int, ...] | None:
         return getattr(self.array, "block", None)
+
+    @property
+    def strided(self) -> bool:
+        return getattr(self.array, "strided", False)
 
     def __getitem__(self, key: tuple[slice, ...]) -> Any:
         first, last, step = key[self.axis].indices(self.stop - self.start)

@@ -51,7 +51,9 @@ def map_quicklook(cube: Cube, longest: int = 1024) -> Picture:
 
 def _channels(cube: Cube, longest: int) -> list[NDArray[np.float64]]:
     step = thinning(cube.meta, longest)
-    return [thinned(cube, band, step) for band in rgb_bands(cube.meta)]
+    bands = rgb_bands(cube.meta)
+    seen = {band: thinned(cube, band, step) for band in set(bands)}  # a map has one for all three colours
+    return [seen[band] for band in bands]
 
 
 def thinning(meta: CubeMeta, longest: int) -> int:
@@ -73,7 +75,7 @@ def thinned(cube: Cube, band: int, step: int) -> NDArray[np.float64]:
     meta = cube.meta
     strips = []
     for window in meta.window.blocks(max(step, (256 // step) * step), meta.columns):
-        strip = cube.read(window, slice(band, band + 1))[0, ::step, ::step]
+        strip = cube.thinned(step, window, slice(band, band + 1))[0]
         strips.append(np.where(valid(strip, meta.nodata), strip, np.nan).astype(np.float64))
     return np.concatenate(strips)
 

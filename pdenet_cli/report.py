@@ -42,8 +42,11 @@ class Report:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """What this run is made with."""
-    return {"python": platform.python_version()} | {name: version(name) for name in packages}
+    """What this run is made with, ourselves among it: maybe a checkout that nobody has installed."""
+    from pdenet_cli import __version__
+
+    own = {"python": platform.python_version(), "pdenet": __version__}
+    return own | {name: version(name) for name in packages}
 
 
 def hashes(paths: Sequence[Path]) -> dict[str, str]:

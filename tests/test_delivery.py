@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -16,14 +17,14 @@ import imagecodecs
 import numpy as np
 import pytest
 
-from pdenet_cli import open_cube
+from pdenet_cli import __version__, open_cube, report
 from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import output
 from pdenet_cli.inference import Posterior
 from pdenet_cli.models import bicubic_model, load_model
-from pdenet_cli.report import hashes
 from pdenet_cli.summaries import Question
 from pdenet_cli.tools import delivery, sharpen
+from tests.conftest import ROOT
 
 
 def test_nothing_that_exists_is_replaced_unasked(pdenet, scene, models, tmp_path):
@@ -354,7 +355,13 @@ def test_a_file_name_that_is_no_text_is_no_failure(pdenet, make_cube, models, tm
 def test_a_folder_has_a_hash_whatever_its_files_are_called(tmp_path):
     (tmp_path / "scene").mkdir()
     (tmp_path / "scene" / os.fsdecode(b"\xe9")).write_text("a")
-    assert len(hashes([tmp_path / "scene"])["scene"]) == 64
+    assert len(report.hashes([tmp_path / "scene"])["scene"]) == 64
+
+
+def test_a_checkout_that_nobody_has_installed_knows_its_version(monkeypatch):
+    monkeypatch.setattr(report, "version", {"torch": "2.6"}.__getitem__)
+    assert report.versions("torch") | {"python": ""} == {"python": "", "pdenet": __version__, "torch": "2.6"}
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == __version__
 
 
 def test_a_store_is_replaced_and_a_folder_of_its_name_is_not(bicubic, tmp_path):
@@ -570,6 +577,43 @@ def test_ctrl_c_leaves_a_state_to_resume_and_exits_130(pdenet, scene, models, tm
     assert "different seed" in other.stderr
     assert pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *tiles, "--resume").returncode == 0
     assert not list(tmp_path.glob(".*"))
+
+
+def with_room_for(free, monkeypatch):
+    """A disk that has so many bytes free, in a file system that reserves none of them."""
+    monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    monkeypatch.setattr(output.shutil, "disk_usage", lambda folder: Mock(free=free))
+
+
+def test_all_cubes_of_a_run_must_have_room_together(scene, models, tmp_path, monkeypatch):
+    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
+    settings = sharpen.Settings(maps=("std",), forecast=True)
+    with sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings) as job:
+        needed = job.forecast().bytes_on_disk
+    settings = dataclasses.replace(settings, forecast=False)
+    with_room_for(needed - 1, monkeypatch)
+    with monkeypatch.context() as patched:
+        patched.setattr(sharpen.Survey, "of", Mock(side_effect=AssertionError))
+        with pytest.raises(OutputError, match=f"{needed:,} bytes needed"):
+            sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings)
+    assert not list(tmp_path.glob("*fine*"))
+    with_room_for(needed, monkeypatch)
+    list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings).run())
+    assert (tmp_path / "fine_std.hdr").exists()
+
+
+def test_a_run_that_finds_no_room_to_go_on_may_go_on_later(scene, models, tmp_path, monkeypatch):
+    go_on = broken_off(scene, models, tmp_path)
+    part = tmp_path / ".fine.img.partial"
+    content = part.read_bytes()
+    part.write_bytes(b"")
+    os.truncate(part, len(content))  # a file system that reserves nothing leaves such gaps
+    with monkeypatch.context() as patched:
+        with_room_for(1000, patched)
+        with pytest.raises(OutputError, match="bytes needed"):
+            go_on()
+    part.write_bytes(content)
+    assert go_on() == ((3, 20), [])
 
 
 def test_a_full_disk_ends_in_one_line_and_leaves_nothing(scene, models, tmp_path):

@@ -493,8 +493,9 @@ def test_a_run_of_bands_keeps_its_own_part_of_unknown_lists(tmp_path):
     assert {name: extra[name] for name in ("smoothing", "description")} == {
         name: fields[name] for name in ("smoothing", "description")
     }
-    meta = CubeMeta(4, 2, 2, np.dtype("u1"), extra={"dark": ["a", "b", "c", "d"], "other": [1, 2]})
-    assert meta.with_bands(slice(2, None)).extra == {"dark": ["c", "d"], "other": [1, 2]}
+    whole = {"other": [1, 2], "class lookup": [0, 0, 0, 255], "class_names": ["w", "x", "y", "z"]}
+    meta = CubeMeta(4, 2, 2, np.dtype("u1"), extra={"dark": ["a", "b", "c", "d"]} | whole)
+    assert meta.with_bands(slice(2, None)).extra == {"dark": ["c", "d"]} | whole
 
 
 def test_a_type_that_envi_lacks_is_refused_by_name(tmp_path):

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError, UsageError
-from pdenet_cli.formats import FORMATS, limits, new_output
+from pdenet_cli.formats import FORMATS, limits, new_output, raw
 from pdenet_cli.formats.choosing import Variable, choose_axes, listed
+from pdenet_cli.formats.tiff.segments import SegmentArray
 from pdenet_cli.georeference import Georeference
 from tests.conftest import PEAK, on_linux
 from tests.cubes import written
@@ -234,6 +236,58 @@ def test_a_store_replaces_a_file_or_a_link_of_its_name(there, tmp_path):
         with open_cube(other) as cube:
             assert (cube.read() == 1).all()
     assert [p.name for p in tmp_path.glob(".*")] == []
+
+
+@pytest.mark.parametrize("gap", [1, raw.GAP])
+@pytest.mark.parametrize("suffix", WRITTEN)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    step=st.integers(1, 9),
+    interleave=st.sampled_from(["bsq", "bil", "bip"]),
+    corner=st.tuples(st.integers(0, 8), st.integers(0, 6)),
+    bands=st.sampled_from([slice(None), slice(2, 3), slice(1, 4, 2)]),
+)
+def test_every_nth_pixel_is_the_same_however_it_is_read(
+    tmp_path_factory, monkeypatch, gap, suffix, step, interleave, corner, bands
+):
+    monkeypatch.setattr(raw, "GAP", gap)
+    pixels = np.random.default_rng(0).integers(1, 999, (5, 9, 7)).astype(">u2")
+    path = written(tmp_path_factory.mktemp("cube") / f"a{suffix}", pixels, interleave=interleave)
+    row, column = corner
+    window = Window(row, column, 9 - row, 7 - column)
+    with open_cube(path) as cube:
+        for some in (cube, cube.with_bands(slice(0, 5))):
+            got = some.thinned(step, window, bands)
+            np.testing.assert_array_equal(got, pixels[bands, row::step, column::step])
+
+
+@on_linux
+@pytest.mark.parametrize("interleave", ["bsq", "bil", "bip"])
+def test_a_plain_file_is_read_only_where_every_nth_pixel_is(tmp_path, interleave):
+    meta = CubeMeta(4, 600, 256, np.dtype("<f4"), interleave=interleave)
+    with create_cube(tmp_path / "a.hdr", meta):
+        pass
+    with open_cube(tmp_path / "a.hdr") as cube:
+        before = _bytes_read()
+        cube.thinned(300)
+        assert 0 < _bytes_read() - before < meta.nbytes // 100
+
+
+def _bytes_read():
+    """What this process has read so far, but for what it has mapped."""
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+def test_segments_without_a_wanted_row_are_not_decoded(tmp_path, monkeypatch):
+    pixels = np.arange(3 * 64 * 8, dtype="<u2").reshape(3, 64, 8)
+    how = dict(planarconfig="separate", photometric="minisblack", compression="zlib")
+    tifffile.imwrite(tmp_path / "a.tif", pixels, rowsperstrip=4, **how)
+    decoded, segment = [], SegmentArray._segment
+    monkeypatch.setattr(SegmentArray, "_segment", lambda *words: decoded.append(words[2:]) or segment(*words))
+    with open_cube(tmp_path / "a.tif") as cube:
+        assert cube.meta.shape() == pixels.shape
+        np.testing.assert_array_equal(cube.thinned(32, bands=slice(0, 1)), pixels[:1, ::32, ::32])
+    assert len(decoded) == 2
 
 
 CANNOT = [(".hdr", "f2"), (".mat", "f2"), (".nc", "f2"), (".tif", "?"), (".h5", "c8"), (".zarr", "c8")]

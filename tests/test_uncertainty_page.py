@@ -24,7 +24,7 @@ from pdenet_cli.pages.chart import ordinal
 from pdenet_cli.pages.risk import risk_png
 from pdenet_cli.pages.sight import Packed, Sight, Spectra, breaks, packed, round_levels, shares_above, spectra_of
 from pdenet_cli.pages.uncertainty import Facts, from_cubes, share_text, uncertainty_page
-from pdenet_cli.picture import coloured
+from pdenet_cli.picture import coloured, map_quicklook, quicklook
 from pdenet_cli.report import Report
 from pdenet_cli.tools.page import _notes
 from tests.browser import Browser, needs_browser
@@ -76,6 +76,14 @@ def unpacked(parcel, shape):
 
 
 # What a page holds.
+
+
+def test_a_map_is_read_once_for_its_three_colours(monkeypatch):
+    cube = in_memory(np.random.default_rng(0).random((1, 9, 7), np.float32))
+    read, reads = Cube.read, []
+    monkeypatch.setattr(Cube, "read", lambda *words: reads.append(1) or read(*words))
+    assert map_quicklook(cube).shape == quicklook(cube).shape == (9, 7, 3)
+    assert len(reads) == 2
 
 
 @given(st.integers(1, 23), st.integers(1, 19), st.integers(1, 4), st.integers(1, 9), st.integers(1, 400))

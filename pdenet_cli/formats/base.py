@@ -33,3 +33,4 @@ class Format:
     outputs: Callable[[Path], tuple[Path, ...]] = lambda path: (path,)  # the file that readers open last
     refuse: Callable[[tuple[Path, ...], CubeMeta], None] = lambda finals, meta: None  # what it cannot hold
     named: Callable[[Path, CubeMeta], CubeMeta] = lambda path, meta: meta  # what the name says of the layout
+    compressed: bool = False  # its files are smaller than their numbers, nobody knows by how much

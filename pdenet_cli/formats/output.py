@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -85,6 +85,26 @@ def refuse_existing(finals: tuple[Path, ...], overwrite: bool) -> None:
             raise OutputError(f"{final.parent} is not a folder. Create it first.")
         if not os.access(final.parent, os.W_OK):
             raise OutputError(f"{final.parent}: no permission to write there.")
+
+
+def refuse_small_disk(folder: Path, sizes: Mapping[Path, int]) -> None:
+    """Stop before any work if a folder has no room for all of its files that will be so large.
+
+    What they hold already needs no more room.
+    """
+    needed = sum(max(0, size - _on_disk(path)) for path, size in sizes.items())
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise OutputError(f"{folder}: {needed:,} bytes needed, {free:,} free. Make room.")
+
+
+def _on_disk(path: Path) -> int:
+    """The bytes that a file takes, 0 if it is not there; one with gaps takes less than its size."""
+    try:
+        known = path.stat()
+    except FileNotFoundError:
+        return 0
+    return 512 * getattr(known, "st_blocks", known.st_size // 512)
 
 
 def refuse_scenes(finals: Sequence[Path], scenes: Sequence[Path]) -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import errno
 import math
 import os
-import shutil
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pdenet_cli.cube import Pixels
-from pdenet_cli.errors import OutputError
+from pdenet_cli.formats.output import refuse_small_disk
 
 # What a file system answers that cannot reserve room, and does not mean that there is none.
 UNABLE = {errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
+GAP = 1 << 18  # bytes: to read less than these takes no longer than to leave them out
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,31 @@ class RawArray:
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     offset: int = 0
+    strided = True
 
     @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
-        return np.array(self._map("r")[key])
+        ranges = [range(size)[part] for size, part in zip(self.shape, key, strict=True)]
+        runs = [self.dtype.itemsize * math.prod(self.shape[axis + 1 :]) for axis in range(len(ranges))]
+        apart = [axis for axis, wanted in enumerate(ranges) if (wanted.step - 1) * runs[axis] >= GAP]
+        return self._picked(ranges, apart[-1], key) if apart else np.array(self._map("r")[key])
+
+    def _picked(self, ranges: list[range], axis: int, key: tuple[slice, ...]) -> Pixels:
+        """What lies far apart along an axis, read run by run: of a map, the system would read what is between."""
+        outer, inner = self.shape[: axis + 1], self.shape[axis + 1 :]
+        size = math.prod(inner) * self.dtype.itemsize
+        picked = np.empty([len(some) for some in ranges], self.dtype)
+        places, wanted = np.ndindex(picked.shape[: axis + 1]), product(*ranges[: axis + 1])
+        with self.path.open("rb", buffering=0) as file:
+            if hasattr(os, "posix_fadvise"):  # else the system reads on behind each run, up to megabytes
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+            for place, index in zip(places, wanted, strict=True):
+                file.seek(self.offset + int(np.ravel_multi_index(index, outer)) * size)
+                picked[place] = np.frombuffer(file.read(size), self.dtype).reshape(inner)[key[axis + 1 :]]
+        return picked
 
     def __setitem__(self, key: tuple[slice, ...], pixels: Pixels) -> None:
         self._map("r+")[key] = pixels
@@ -50,11 +69,7 @@ class RawArray:
         A mapped write to a full disk kills the process, so a disk too small must show before the first one.
         """
         size = self.offset + self.nbytes
-        known = self.path.stat() if self.path.exists() else None
-        there = 0 if known is None else 512 * getattr(known, "st_blocks", known.st_size // 512)
-        free = shutil.disk_usage(self.path.parent).free
-        if size - there > free:
-            raise OutputError(f"{self.path.parent}: {size:,} bytes needed, {free:,} free. Make room.")
+        refuse_small_disk(self.path.parent, {self.path: size})
         self.path.touch()
         with self.path.open("r+b") as file:  # where the C library does the reserving, it refuses to append
             if not _reserved(file.fileno(), size):

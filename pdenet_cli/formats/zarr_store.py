@@ -289,4 +289,6 @@ def _chunks(meta: CubeMeta, axes: str) -> tuple[int, ...]:
     return tuple(sizes[axis] for axis in axes)
 
 
-FORMAT = Format("Zarr", (".zarr",), _recognises, _open, _create, refuse=_refuse, named=labelled.by_planes)
+FORMAT = Format(
+    "Zarr", (".zarr",), _recognises, _open, _create, refuse=_refuse, compressed=True, named=labelled.by_planes
+)

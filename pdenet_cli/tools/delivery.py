@@ -20,6 +20,7 @@ from pdenet_cli.formats.output import (
     refuse_existing,
     refuse_folders,
     refuse_scenes,
+    refuse_small_disk,
     remove,
     rename,
     write_beside,
@@ -93,6 +94,11 @@ class Delivery:
     def refuse_existing(self) -> None:
         """Stop where something would be replaced without having been told to."""
         refuse_existing(self._every, self.overwrite)
+
+    def refuse_small_disk(self) -> None:
+        """Stop where the cubes do not all have room, of which one alone might."""
+        plain = [(output, meta) for output, meta in self.cubes.values() if not output.format.compressed]
+        refuse_small_disk(self.path.parent, {output.parts[0]: meta.nbytes for output, meta in plain})
 
     @property
     def in_the_way(self) -> list[Path]:

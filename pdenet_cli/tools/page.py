@@ -74,5 +74,9 @@ class _Difference:
     def shape(self) -> tuple[int, ...]:
         return tuple(self.more.shape)
 
+    @property
+    def strided(self) -> bool:
+        return getattr(self.more, "strided", False) and getattr(self.less, "strided", False)
+
     def __getitem__(self, key: tuple[slice, ...]) -> Any:
         return self.more[key] - self.less[key]

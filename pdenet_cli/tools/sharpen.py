@@ -107,6 +107,7 @@ class Job:
         self.delivery.refuse((scene, *self.source.files))
         if not settings.resume and not settings.forecast:
             self.delivery.refuse_existing()
+            self.delivery.refuse_small_disk()
         # What is written rests on it: a hole or a bright pixel that was not looked at would be lost.
         self.survey = Survey.of(self.source) if settings.forecast else Survey.of(self.source, sys.maxsize)
         self.usable = self.survey.bands_for(self.source.meta, network.bands)
@@ -154,6 +155,8 @@ class Job:
     def _work(self, job: dict[str, Any], started: float, say: Callable[[str], None]) -> Iterator[tuple[int, int]]:
         begun = self._begun(job, say) if self.settings.resume else None
         steps: list[str] = []
+        if begun is None or COMPLETE not in begun[1]:
+            self.delivery.refuse_small_disk()
         if begun is None:
             if self.delivery.journal.steps and not self.settings.resume:
                 say(
@@ -247,7 +250,7 @@ class Job:
             "dtype": settings.dtype,
             "outputs": sorted(self.delivery.cubes),
             "uncertainty": self.maps.facts() if self.maps.names else None,
-            "versions": versions("pdenet", "torch", "numpy"),
+            "versions": versions("torch", "numpy"),
         }
         plain: dict[str, Any] = json.loads(json.dumps(finite(job)))  # as it will be read back: tuples are lists
         return plain

@@ -66,7 +66,7 @@ class Settings:
             "range": self.value_range,
             "nodata": self.nodata,
             "bands": None if self.bands is None else [self.bands.start, self.bands.stop],
-            "versions": versions("pdenet", "torch", "numpy"),
+            "versions": versions("torch", "numpy"),
         }
 
 

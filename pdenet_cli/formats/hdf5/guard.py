@@ -50,6 +50,10 @@ class GuardedArray:
     def block(self) -> tuple[int, ...] | None:
         return None if self.dataset.chunks is None else tuple(self.dataset.chunks)
 
+    @property
+    def strided(self) -> bool:
+        return self.dataset.chunks is None
+
     def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
         try:
             return np.asarray(self.dataset[key])
