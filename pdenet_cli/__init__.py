@@ -23,16 +23,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pdenet_cli.cube import Cube, CubeMeta, Window
 from pdenet_cli.errors import PdenetError
-from pdenet_cli.formats import create_cube, open_cube
-from pdenet_cli.models import load_model
-from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.survey import Survey
 
 if TYPE_CHECKING:
+    from pdenet_cli.cube import Cube, CubeMeta, Window
+    from pdenet_cli.formats import create_cube, open_cube
     from pdenet_cli.inference import Posterior
+    from pdenet_cli.models import load_model
+    from pdenet_cli.radiometry import Radiometry
     from pdenet_cli.summaries import Question
+    from pdenet_cli.survey import Survey
     from pdenet_cli.tools.arrays import sharpen
     from pdenet_cli.tools.sharpen import Job, Settings
 
@@ -55,12 +55,20 @@ __all__ = [
     "sharpen",
 ]
 
-# These need torch, whose import takes longer than `pdenet --help` may.
+# These need torch or the libraries of all formats, whose import takes longer than `pdenet --help` may.
 _LATER = {
+    "Cube": "pdenet_cli.cube",
+    "CubeMeta": "pdenet_cli.cube",
     "Job": "pdenet_cli.tools.sharpen",
     "Posterior": "pdenet_cli.inference",
     "Question": "pdenet_cli.summaries",
+    "Radiometry": "pdenet_cli.radiometry",
     "Settings": "pdenet_cli.tools.sharpen",
+    "Survey": "pdenet_cli.survey",
+    "Window": "pdenet_cli.cube",
+    "create_cube": "pdenet_cli.formats",
+    "load_model": "pdenet_cli.models",
+    "open_cube": "pdenet_cli.formats",
     "sharpen": "pdenet_cli.tools.arrays",
 }
 
