@@ -31,7 +31,7 @@ ROUGH = 0.3  # of the input's roughness: what it has of detail at its finest, it
 LEVEL = 0.9  # of intervals, where nothing else is asked for
 EDGE = 5e-4  # of the roughness: below it nothing is to be seen there, not even noise
 STRATA_SAY = (
-    f"Flat is where the input hardly varies around a pixel (its roughness is at most {EDGE:g} of its range 0..1), "
+    f"Flat is where the input hardly varies around a pixel (roughness at most {EDGE:g} of the 0..1 range); "
     "edge is everywhere else."
 )
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99, 0.995)
@@ -151,7 +151,7 @@ class Calibration:
             factors.append(_factors(losses, allowed))
             beyond = _beyond(losses)
             if certify and beyond > allowed[levels.index(level)]:
-                met = f"{beyond:.1%} of the errors are beyond any interval"
+                met = f"{beyond:.1%} of the errors are larger than any interval can be"
                 raise UsageError(f"{met}. Check --range and the scenes.")
             certified.append(tuple(1 - upper_bound(max(loss, beyond), n, delta) for loss in allowed))
         made = None if degradation is None else degradation.to_dict()
@@ -171,7 +171,7 @@ class Calibration:
         """The factor of each stratum at a level."""
         first, last = self.levels[0], self.levels[-1]
         if not first <= level <= last:
-            raise UsageError(f"--level {level:g}: this model is calibrated from {first:g} to {last:g}.")
+            raise UsageError(f"--level {level:g}: this model is calibrated for levels from {first:g} to {last:g}.")
         return tuple(float(np.interp(level, self.levels, factors)) for factors in self.factors)
 
     def level_at(self, ratio: NDArray[Any], stratum: Strata) -> NDArray[np.float64]:
@@ -195,33 +195,32 @@ class Calibration:
     def promise(self, level: float) -> str:
         """What is promised at a level, in a sentence."""
         place = self._place(level)
-        proved = ", ".join(
+        proved = " and ".join(
             f"{table[place]:.1%} ({name}, {_scenes(n)})"
             for name, table, n in zip(STRATA, self.certified, self.counted, strict=True)
         )
+        alike = _scenes(len(self.scenes), "calibration scene")
         sentence = (
-            f"The {100 * level:g}% interval of a new scene of the same kind as those of the calibration "
-            f"({_scenes(len(self.scenes))}), made coarse {self.how}, is proved to hold at least {proved} of the "
-            "true values in the mean over such scenes, each of these with probability "
-            f"{100 * (1 - self.delta):g}% over the choice of the calibration scenes."
+            f"The {100 * level:g}% interval of new scenes like the {alike}, degraded {self.how}, is proved to "
+            f"contain at least {proved} of the true values, on average over such scenes. Each figure holds with "
+            f"probability {100 * (1 - self.delta):g}% over the choice of calibration scenes."
         )
         if learned := sum(bool(scene.get("learned")) for scene in self.scenes):
-            return (
-                f"{sentence} But the model has learned from {learned} of these scenes: nothing is proved by them."
-            )
+            return f"{sentence} However, the model was trained on {learned} of these scenes, so nothing is proved."
         parts = sum(scene.get("part", "whole") != "whole" for scene in self.scenes)
         if not parts:
             return sentence
         return (
-            f"{sentence} Of {parts} of these only the part was taken that training leaves out: where the model "
-            "learned from the rest, a new scene is less like them, and this is an indication rather than a proof."
+            f"{sentence} For {parts} of these scenes only the quarter held out from training was used. If the "
+            "model was trained on the rest of them, new scenes will be less familiar to it. Treat this as an "
+            "indication, not a proof."
         )
 
     @property
     def how(self) -> str:
         """How the scenes were made coarse, in words."""
         told = self.degradation
-        return "as those that the model has learned from" if told is None else f"by {Degradation.from_dict(told)}"
+        return "like the model's training data" if told is None else f"by {Degradation.from_dict(told)}"
 
     def _place(self, level: float) -> int:
         """Where the table says what is proved at a level."""
@@ -235,9 +234,9 @@ class Calibration:
         """
         if (samples, ensemble) != (self.samples, self.ensemble):
             made, met = f"{self.samples} samples ({self.ensemble})", f"{samples} ({ensemble})"
-            yield f"The intervals were calibrated with {made}; with {met} they hold less exactly."
+            yield f"The intervals were calibrated with {made}. With {met} their coverage is less exact."
         if degradation and self.degradation and degradation != Degradation.from_dict(self.degradation):
-            yield f"The intervals were calibrated on scenes made coarse {self.how}."
+            yield f"The intervals were calibrated on scenes degraded {self.how}, which differs from this run."
 
     def to_dict(self) -> dict[str, Any]:
         """The calibration as JSON holds it, with its promise in words."""
@@ -264,14 +263,14 @@ class Calibration:
             if made.level not in made.levels or not made.guarantee:
                 raise ValueError(f"level {made.level}")
         except (TypeError, KeyError, ValueError, AttributeError, PdenetError) as error:
-            raise ModelError(f"The model's calibration is not readable ({error}); calibrate it again.") from error
+            raise ModelError(f"The model's calibration cannot be read ({error}); calibrate it again.") from error
         return made
 
 
 def refuse_hopeless(scenes: int, level: float, delta: float, certify: bool) -> None:
     """Stop before any work if no such number of scenes, whatever they show, gives what is asked for."""
     if not 0 < level < 1 or not 0 < delta < 1:
-        raise UsageError(f"--level {level:g} --delta {delta:g}: both lie between 0 and 1.")
+        raise UsageError(f"--level {level:g} --delta {delta:g}: both must be between 0 and 1.")
     if certify:
         _refuse_too_few("", scenes, level, delta)
 
@@ -313,17 +312,17 @@ def _allowed(level: float, count: int, delta: float, certify: bool) -> float:
     return most
 
 
-def _scenes(count: int) -> str:
-    return f"{count} scene" if count == 1 else f"{count} scenes"
+def _scenes(count: int, what: str = "scene") -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _refuse_too_few(which: str, count: int, level: float, delta: float) -> None:
     """UsageError if so many scenes, those `which` count, can prove less than the level."""
     if not provable(1 - level, count, delta):
         best = np.floor(1000 * (1 - least_bound(count, delta)) + 1e-6) / 1000
-        lower = f"--level {best:g}, " if best else ""
+        lower = f"Use --level {best:g} or lower, or give" if best else "Give"
         more = _scenes(scenes_needed(1 - level, delta))
         raise UsageError(
-            f"{_scenes(count)}{which} can certify at best {best:.1%} with probability {100 * (1 - delta):g}%, "
-            f"not {100 * level:g}%. Give {lower}{more} or more, or leave out --certify."
+            f"{_scenes(count)}{which} can certify at most {best:.1%} with probability {100 * (1 - delta):g}%, "
+            f"not {100 * level:g}%. {lower} at least {more}{which}, or omit --certify."
         )

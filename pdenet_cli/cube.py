@@ -236,7 +236,7 @@ class Cube:
             bands = range(self.meta.bands)[bands]
         if not isinstance(bands, slice):
             if any(not 0 <= band < self.meta.bands for band in bands):
-                raise UsageError(f"{self.path}: bands {list(bands)}: there are only 0 to {self.meta.bands - 1}.")
+                raise UsageError(f"{self.path}: bands {list(bands)}: it has only 0 to {self.meta.bands - 1}.")
             first = min(bands, default=0)  # one run of the file, whatever is wanted of it
             run = slice(first, max(bands, default=0) + 1)
             return self.read(window, run)[[band - first for band in bands]]
@@ -246,7 +246,7 @@ class Cube:
         except (OSError, ValueError) as error:
             if isinstance(error, PdenetError):
                 raise
-            raise FormatError(f"{self.path}: cannot be read any more ({error}).") from error
+            raise FormatError(f"{self.path}: can no longer be read ({error}).") from error
         pixels = np.asarray(part).transpose([self.axes.index(axis) for axis in "brc"])
         return np.ascontiguousarray(pixels, dtype=self.meta.dtype.newbyteorder("="))
 
@@ -256,9 +256,9 @@ class Cube:
             raise OutputError(f"{self.path}: a scene is never changed. Write a new cube with create_cube.")
         key, wanted = self._key(window, bands), (len(range(self.meta.bands)[bands]), window.rows, window.columns)
         if pixels.shape != wanted:
-            raise UsageError(f"{self.path}: pixels of shape {pixels.shape} for a place of shape {wanted}.")
+            raise UsageError(f"{self.path}: pixels of shape {pixels.shape} for a window of shape {wanted}.")
         if not _held(pixels, self.meta.dtype):
-            met = f"{pixels.dtype.name} pixels do not fit into {self.meta.dtype.name} numbers"
+            met = f"{pixels.dtype.name} pixels do not fit into {self.meta.dtype.name} values"
             raise UsageError(f"{self.path}: {met}. Round and clip them first, and convert them with astype.")
         array: Any = self.array
         array[key] = pixels.transpose(["brc".index(axis) for axis in self.axes])
@@ -270,7 +270,7 @@ class Cube:
             size = f"{self.meta.rows} x {self.meta.columns}"
             raise UsageError(f"{self.path}: {window} is not within its {size} pixels.")
         if bands.step is not None and bands.step < 1:
-            raise UsageError(f"{self.path}: bands go by steps of 1 or more, not {bands.step}.")
+            raise UsageError(f"{self.path}: bands must go in steps of 1 or more, not {bands.step}.")
         rows, columns = window.slices
         return tuple(dict(b=bands, r=rows, c=columns)[axis] for axis in self.axes)
 
@@ -278,9 +278,11 @@ class Cube:
         """The same cube with only the `chosen` bands; it shares the file."""
         start, stop, step = chosen.indices(self.meta.bands)
         if step != 1 or stop <= start:
-            raise UsageError(f"Bands {chosen.start}:{chosen.stop} of {self.meta.bands} are none.")
+            raise UsageError(
+                f"Bands {chosen.start}:{chosen.stop} select nothing: the cube has {self.meta.bands} bands."
+            )
         if chosen.stop is not None and chosen.stop > self.meta.bands:
-            raise UsageError(f"Bands {start}:{chosen.stop}: the cube has only {self.meta.bands}.")
+            raise UsageError(f"Bands {start}:{chosen.stop}: the cube has only {self.meta.bands} bands.")
         some = _SomeBands(self.array, self.axes.index("b"), start, stop)
         kept = Cube(
             self.path, self.meta.with_bands(chosen), some, self.axes, self.close, self.own_files, self.beside

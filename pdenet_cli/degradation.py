@@ -58,7 +58,7 @@ def _mirrored(size: int, pad: int, device: torch.device) -> Tensor:
 def _low_size(cube: Tensor, scale: int) -> tuple[int, int]:
     rows, cols = cube.shape[-2:]
     if rows % scale or cols % scale:
-        raise UsageError(f"{rows} x {cols} pixels do not divide by {scale}; crop the cube to a multiple first.")
+        raise UsageError(f"{rows} x {cols} pixels are not a multiple of {scale}; crop the cube first.")
     return rows // scale, cols // scale
 
 
@@ -116,11 +116,12 @@ class Degradation:
             )
         if self.kernel != "area" and (self.kernel == "gaussian") != (self.fwhm is not None):
             raise UsageError(
-                f"Kernel {self.kernel} with fwhm {self.fwhm}: gaussian needs one, area may have one, bicubic not."
+                f"Kernel {self.kernel} with fwhm {self.fwhm}: gaussian needs an FWHM, area may have one, "
+                "bicubic must not."
             )
         if self.scale < 1 or not 0 <= self.noise < inf or not (self.fwhm is None or 0.1 <= self.fwhm <= 100):
             raise UsageError(
-                f"{self} makes no sense: scale must be at least 1, noise not negative, fwhm from 0.1 to 100."
+                f"{self} is not valid: scale must be at least 1, noise not negative, fwhm from 0.1 to 100."
             )
 
     def __call__(self, high: Tensor, generator: torch.Generator | None = None) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property
 from math import lcm
 from typing import Any
 
@@ -60,7 +60,7 @@ class Posterior:
         if ensemble not in (*ENSEMBLES, None):
             raise UsageError(f"--ensemble {ensemble} is unknown; choose {' or '.join(ENSEMBLES)}.")
         if samples < 1:
-            raise UsageError(f"--samples {samples}: at least one is needed.")
+            raise UsageError(f"--samples {samples}: use at least 1.")
         tune_process()
         self.model, self.seed, self.asked = model, int(seed), samples
         calibration = Calibration.of(model.spec)
@@ -87,7 +87,7 @@ class Posterior:
     def refuse_other_bands(self, count: int) -> None:
         """Stop where the network takes another number of bands than a cube has."""
         if self.network.bands not in (None, count):
-            met = f"the cube has {count} usable ones"
+            met = f"but the cube has {count} usable ones"
             raise ModelError(f"{self.model.name}: made for {self.network.bands} bands, {met}.")
 
     def samples(self, low: Map, bands: slice, crop: Window) -> Samples:
@@ -192,12 +192,12 @@ def super_resolve(
     """
     posterior.settle(plan)
     around = _looks_around(posterior, [layer.summary for layer in layers])
-    largest = max(plan.scene.rows, plan.scene.columns)  # side of a tile that fits into memory, as far as is known
+    largest = plan.scene.rows * plan.scene.columns  # pixels of a tile that fits into memory, as far as is known
     for tile in plan.tiles[first:]:
         pending = [tile]
         while pending:
             piece = pending.pop()
-            if _side(piece) > largest:
+            if _pixels(piece) > largest:
                 pending += reversed(piece.halves(plan.halo, plan.seen))
                 continue
             try:
@@ -205,13 +205,13 @@ def super_resolve(
                     (span, *gather(source, posterior, piece, span, radiometry, plan.usable, around))
                     for span in plan.spans
                 )
-                unseen = partial(_unseen, source, piece, radiometry, constant)
+                unseen = _Unseen(source, piece, radiometry, constant)
                 _write_tile(piece, gathered, unseen, radiometry, plan.usable, layers, question)
             except (MemoryError, RuntimeError) as error:
                 if not out_of_memory(error):
                     raise
                 pending += _smaller(piece, posterior, plan, say)
-                largest = _side(pending[-1])
+                largest = _pixels(pending[-1])
         yield tile
 
 
@@ -251,23 +251,33 @@ def gather(
     return Evidence(samples, low, detail, tile.scale, unexplained, radiometry.units(seen[span.crop])), fine
 
 
-def _unseen(
-    source: Cube, tile: Tile, radiometry: Radiometry, constant: Sequence[int], band: int, layer: Layer
-) -> NDArray[Any]:
-    """What a layer shows of a band that the network did not see: where it holds one number throughout, that
-    number and no doubt about it, else nodata.
-    """
-    assert layer.cube is not None
-    meta = layer.cube.meta
-    own = replace(radiometry, nodata=meta.nodata)
-    if band not in constant:
-        return np.asarray(own.nothing(meta.dtype))
-    pixels = source.read(tile.core, [band])
-    there = valid(pixels, radiometry.nodata)
-    shown = np.where(there, np.float32(0), np.float32(np.nan))
-    if layer.summary.unit == "value":
-        shown = own.kept(pixels, there, meta.dtype.newbyteorder("="))
-    return np.asarray(repeated(shown, tile.scale)[0])
+@dataclass(frozen=True)
+class _Unseen:
+    """What a tile shows of bands that the network did not see."""
+
+    source: Cube
+    tile: Tile
+    radiometry: Radiometry
+    constant: Sequence[int]  # bands that hold one number throughout
+
+    @cached_property
+    def pixels(self) -> dict[int, NDArray[Any]]:
+        """The constant bands, read once for all layers: (1, rows, columns) each."""
+        return dict(zip(self.constant, self.source.read(self.tile.core, self.constant)[:, None], strict=True))
+
+    def __call__(self, band: int, layer: Layer) -> NDArray[Any]:
+        """The number of a constant band and no doubt about it; nodata for any other band."""
+        assert layer.cube is not None
+        meta = layer.cube.meta
+        own = replace(self.radiometry, nodata=meta.nodata)
+        if band not in self.constant:
+            return np.asarray(own.nothing(meta.dtype))
+        pixels = self.pixels[band]
+        there = valid(pixels, self.radiometry.nodata)
+        shown = np.where(there, np.float32(0), np.float32(np.nan))
+        if layer.summary.unit == "value":
+            shown = own.kept(pixels, there, meta.dtype.newbyteorder("="))
+        return np.asarray(repeated(shown, self.tile.scale)[0])
 
 
 def _write_tile(
@@ -340,17 +350,17 @@ def _smaller(tile: Tile, posterior: Posterior, plan: Plan, say: Callable[[str], 
     """What to try where `tile` did not fit into memory: fewer sub-networks at once, then half of the tile."""
     if posterior.at_once > 1:
         posterior.at_once //= 2
-        say(f"Out of memory: going on with {posterior.at_once} samples at once.")
+        say(f"Out of memory: continuing with {posterior.at_once} samples at once.")
         return [tile]
-    if _side(tile) <= SMALLEST_TILE:
+    if max(tile.core.rows, tile.core.columns) <= SMALLEST_TILE:
         raise ResourceError(f"Out of memory even with a tile of {tile.core.rows} x {tile.core.columns} pixels.")
     halves = tile.halves(plan.halo, plan.seen)
-    say(f"Out of memory: going on with tiles of {halves[0].core.rows} x {halves[0].core.columns} pixels.")
+    say(f"Out of memory: continuing with tiles of {halves[0].core.rows} x {halves[0].core.columns} pixels.")
     return list(reversed(halves))
 
 
-def _side(tile: Tile) -> int:
-    return max(tile.core.rows, tile.core.columns)
+def _pixels(tile: Tile) -> int:
+    return tile.core.rows * tile.core.columns
 
 
 def _turned(image: Tensor, symmetry: int) -> Tensor:

@@ -165,11 +165,11 @@ def find_model(name_or_path: str | Path) -> Path:
     if is_file(path):
         return path
     if is_folder(path):
-        raise ModelError(f"{path} is a folder; give a weights file ({SUFFIX}).")
+        raise ModelError(f"{path} is a folder; use a weights file ({SUFFIX}).")
     if name == BICUBIC:
-        raise ModelError("bicubic has no weights and no file: it can only upscale and be evaluated.")
-    known = f"Known by name: {', '.join((*models, BICUBIC))}."
-    raise ModelError(f"{name}: no model has this name and no file this path. {known}")
+        raise ModelError("bicubic has no weights file: it can only upscale and be evaluated.")
+    known = f"Known models: {', '.join((*models, BICUBIC))}."
+    raise ModelError(f"{name}: no model of this name and no such file. {known}")
 
 
 def choose_model(name_or_path: str | None, scale: int | None) -> Path:
@@ -182,12 +182,12 @@ def choose_model(name_or_path: str | None, scale: int | None) -> Path:
                 return path
         there = ", ".join(f"x{s}" for s in sorted(set(scales.values()))) or "none"
         raise ModelError(
-            f"No model for x{wanted} is shipped ({there}). Train one, or give --model (bicubic: any scale)."
+            f"No model for x{wanted} is shipped ({there}). Train one, or use --model (bicubic: any scale)."
         )
     path = find_model(name_or_path)
     made_for = read_header(path).spec.scale
     if scale not in (None, made_for):
-        raise UsageError(f"{name_or_path}: a x{made_for} model cannot make x{scale}. Leave out --scale.")
+        raise UsageError(f"{name_or_path}: an x{made_for} model cannot make x{scale}. Omit --scale.")
     return path
 
 
@@ -208,9 +208,9 @@ def read_header(path: Path) -> Header:
             start = file.read(8)
             length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
             if start[:2] in (b"PK", b"\x80\x02"):
-                raise ModelError(f"{path}: a pickled file, which may run code when opened; need {SUFFIX}.")
+                raise ModelError(f"{path}: a pickled file, which may run code when opened; use {SUFFIX}.")
             if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
-                raise ModelError(f"{path}: not a whole safetensors file ({size:,} bytes).")
+                raise ModelError(f"{path}: not a complete safetensors file ({size:,} bytes).")
             entries = json.loads(file.read(length))
         metadata = entries.pop("__metadata__", None) or {}
         shapes = {name: tuple(entry["shape"]) for name, entry in entries.items()}
@@ -219,13 +219,13 @@ def read_header(path: Path) -> Header:
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         if isinstance(error, ModelError):
             raise
-        raise ModelError(f"{path}: not a safetensors file (its header is not readable).") from error
+        raise ModelError(f"{path}: not a safetensors file (its header cannot be read).") from error
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror}).") from error
     if told is None:
-        raise ModelError(f"{path}: a safetensors file, but not of pdenet: it does not say which network it is.")
+        raise ModelError(f"{path}: a safetensors file, but not a pdenet model: it does not name its network.")
     if size != 8 + length + end:
-        raise ModelError(f"{path}: {size:,} bytes where its header says {8 + length + end:,}; copy it again.")
+        raise ModelError(f"{path}: {size:,} bytes, but its header says {8 + length + end:,}; copy it again.")
     try:
         return Header(path, ModelSpec.from_dict(told), shapes, size)
     except (TypeError, AttributeError, KeyError, ValueError) as error:
@@ -270,7 +270,7 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
     sizes = {name: value for name, value in spec.config.items() if isinstance(value, int)}
     blocks = math.prod(sizes.get(name, 1) for name in ("stages", "units", "members"))  # with weights of their own
     if any(size > MAX_SIZE for size in sizes.values()) or blocks > max(1, len(header.shapes)):
-        raise ModelError(f"{path}: its configuration {dict(spec.config)} is beyond belief.")
+        raise ModelError(f"{path}: its configuration {dict(spec.config)} is not plausible.")
     try:
         degradation = spec.learned()
         with torch.device("meta"):  # no memory yet: first see whether the weights fit
@@ -278,7 +278,7 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
     except (PdenetError, TypeError, ValueError, RuntimeError) as error:
         raise ModelError(f"{path}: {' '.join(str(error).split())}") from error
     if degradation.scale != spec.scale:
-        raise ModelError(f"{path}: a x{spec.scale} model for cubes made x{degradation.scale} coarser.")
+        raise ModelError(f"{path}: an x{spec.scale} model for cubes degraded by x{degradation.scale}.")
     wanted = {name: tuple(tensor.shape) for name, tensor in empty.items()}
     own = {name: shape for name, shape in header.shapes.items() if not name.startswith(TRAINING)}
     if wrong := sorted(name for name in wanted.keys() | own.keys() if wanted.get(name) != own.get(name)):

@@ -60,7 +60,7 @@ class Radiometry:
         gains = (chosen.physical and meta.gains) or (1.0,)
         offsets = (chosen.physical and meta.offsets) or (0.0,)
         if not high > low or not math.isfinite(high - low):
-            raise UsageError(f"The range {low:g} to {high:g} is empty. Give one with --range LO HI.")
+            raise UsageError(f"The range {low:g} to {high:g} is empty. Use --range LO HI with LO below HI.")
         gain = tuple(g / (high - low) for g in gains)
         offset = tuple((o - low) / (high - low) for o in offsets)
         means = np.array(survey.means) * np.array(gain) + np.array(offset)
@@ -122,7 +122,9 @@ class Radiometry:
         if self.nodata is not None and dtype.kind == "f":
             with np.errstate(over="ignore"):
                 nodata = np.float64(self.nodata).astype(dtype)
-            written[written == nodata] = np.nextafter(nodata, dtype.type(np.inf))
+            # Towards 0, for beyond the largest there is infinity; beside 0, what no fast processor takes for 0.
+            nearest = np.nextafter(nodata, dtype.type(0)) if nodata else np.finfo(dtype).tiny
+            written[written == nodata] = nearest
         return written
 
     def units(self, bands: Bands = ALL) -> NDArray[np.float64]:
@@ -209,12 +211,13 @@ def _range(meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | No
         low, high = value_range
         return _Range(low, high, f"range given: {low:g} to {high:g}")
     if meta.reflectance_scale:
-        said = f"reflectance scale factor in the header: {meta.reflectance_scale:g}"
+        said = "reflectance scale factor in the header"
         likely = believed(meta, survey)
         if likely.reflectance_scale:
-            return _Range(0.0, meta.reflectance_scale, said)
+            return _Range(0.0, meta.reflectance_scale, f"{said}: {meta.reflectance_scale:g}")
         other = _range(likely, survey, None)
-        return replace(other, reason=f"{other.reason}; not the {said}, which these numbers contradict")
+        ignored = f"the {said} ({meta.reflectance_scale:g}) contradicts the values and is ignored"
+        return replace(other, reason=f"{other.reason}; {ignored}")
     if (physical := _physical(meta)) is not None:
         gains, offsets = map(np.array, physical)
         highest = gains * np.where(gains > 0, survey.top, survey.minimum) + offsets
@@ -251,15 +254,15 @@ def refuse_narrow(dtype: np.dtype[Any], meta: CubeMeta, survey: Survey) -> None:
     least, most = _limits(dtype)
     if low < least or high > most:
         held = f"holds {least:,} to {most:,}" if dtype.kind in "ui" else f"holds {least:g} to {most:g}"
-        raise UsageError(f"--dtype {dtype.name} {held}, and the scene's numbers are {low:g} to {high:g}.")
+        raise UsageError(f"--dtype {dtype.name} {held}, but the scene's values are {low:g} to {high:g}.")
     whole = dtype.kind in "ui"
     low, high = survey.minimum, survey.maximum
     if whole and meta.dtype.kind == "f" and high - low < LEAST_STEPS:
-        raise UsageError(f"--dtype {dtype.name} would round the scene's numbers, {low:g} to {high:g}, away.")
+        raise UsageError(f"--dtype {dtype.name} would round away the scene's values, {low:g} to {high:g}.")
     if meta.nodata is not None and not math.isnan(meta.nodata) and not _fits(meta.nodata, dtype):
         raise UsageError(f"--dtype {dtype.name} cannot hold the scene's nodata value, {meta.nodata:g}.")
     if whole and survey.holes and (meta.nodata is None or math.isnan(meta.nodata)):
-        raise UsageError(f"--dtype {dtype.name} has no NaN, which is what stands in the scene's holes.")
+        raise UsageError(f"--dtype {dtype.name} cannot hold NaN, which the scene uses for nodata.")
 
 
 def _fits(value: float, dtype: np.dtype[Any]) -> bool:

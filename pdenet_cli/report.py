@@ -59,7 +59,8 @@ def _hash(path: Path) -> str:
     if path.is_dir():
         whole = hashlib.sha256()
         for file in sorted(p for p in path.rglob("*") if p.is_file()):
-            whole.update(f"{file.relative_to(path)} {_hash(file)}\n".encode())
+            name = file.relative_to(path).as_posix()
+            whole.update(f"{name} {_hash(file)}\n".encode("utf-8", "surrogateescape"))
         return whole.hexdigest()
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

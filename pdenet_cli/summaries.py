@@ -59,7 +59,7 @@ class Evidence:
     @cached_property
     def std(self) -> Map:
         """Their standard deviation, (bands, rows, columns)."""
-        return std(self.samples)
+        return std(self.samples, self.mean)
 
 
 class Stretch(Protocol):
@@ -77,9 +77,8 @@ def mean(samples: Samples) -> Map:
     return np.asarray(samples.mean(0, dtype=np.float32))
 
 
-def std(samples: Samples) -> Map:
-    """The standard deviation of the samples, with n - 1; zero for a single one."""
-    middle = mean(samples)
+def std(samples: Samples, middle: Map) -> Map:
+    """The standard deviation of the samples around their mean, with n - 1; zero for a single one."""
     squares = np.zeros_like(middle)
     for sample in samples:  # one by one: all differences at once would be the samples again
         squares += (sample - middle) ** 2
@@ -248,7 +247,9 @@ RMS, ANGLE = PowerMean(2), MeanAngle()
 MEAN = Summary("mean", "the sharpened cube", lambda evidence, _: evidence.mean, "value", "nothing")
 MAPS: dict[str, tuple[Summary, ...]] = {
     "std": (Summary("std", "standard deviation of the samples", lambda e, _: e.std, "spread", merging=RMS),),
-    "share": (Summary("share", "samples whose level of {levels} is not the mean's", share, "percent"),),
+    "share": (
+        Summary("share", "samples whose grey level (of {levels}) differs from the mean's", share, "percent"),
+    ),
     "interval": (
         Summary(
             "interval_low", "lower end of the interval at level {level:g}", interval_low, "value", "calibration"
@@ -262,7 +263,7 @@ MAPS: dict[str, tuple[Summary, ...]] = {
     "consistency": (
         Summary(
             "consistency",
-            "how far the result, made coarse again, is from the input",
+            "difference between the input and the degraded result",
             consistency,
             "spread",
             "nothing",
@@ -270,6 +271,6 @@ MAPS: dict[str, tuple[Summary, ...]] = {
             True,
         ),
     ),
-    "risk": (Summary("risk", "chance of an error beyond {tolerance:g}", risk, "percent", "calibration"),),
+    "risk": (Summary("risk", "probability of an error beyond {tolerance:g}", risk, "percent", "calibration"),),
 }
 """The maps of `pdenet uncertainty`, by the name a user asks for, as the layers they are; one more is one entry."""

@@ -56,7 +56,7 @@ class Survey:
         """A survey of `cube`: all of it, or evenly spread blocks of about `at_most` numbers."""
         meta = cube.meta
         if meta.dtype.kind not in "uifb":
-            raise FormatError(f"{cube.path}: {meta.dtype.name} numbers are not an image to sharpen.")
+            raise FormatError(f"{cube.path}: {meta.dtype.name} data are not an image to sharpen.")
         depth, rows, columns = _cut(cube)
         blocks = list(meta.window.blocks(rows, columns))
         every = max(1, math.ceil(meta.bands * meta.rows * meta.columns / at_most))
@@ -70,7 +70,7 @@ class Survey:
         while not look.picked and (block := next(rest, None)) is not None:
             look.over(block)
         if not look.picked:
-            raise FormatError(f"{cube.path}: no valid number in the cube; every pixel is nodata.")
+            raise FormatError(f"{cube.path}: no valid value in the cube; every pixel is nodata.")
         for block in rest:
             look.again(block)
         return look.survey()
@@ -211,8 +211,8 @@ class _Look:
             share = float(alike.mean())
             if share > FEW and self._fills(end, sampled[~alike], int(alike.sum())):
                 number = f"{end:.0f}" if abs(end) < 2**53 else repr(end)  # all of it, so that it is found again
-                met = f"{number} stands in {share:.1%} of the numbers and is not said to be nodata"
-                yield f"{met}; if it is, say --nodata {number}"
+                met = f"{number} makes up {share:.1%} of the values but is not declared as nodata"
+                yield f"{met}. If it is nodata, use --nodata {number}"
 
     def _fills(self, end: float, others: NDArray[np.float64], count: int) -> bool:
         """Whether the smallest or largest number, which is there so often, is likely no light."""

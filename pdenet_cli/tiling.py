@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pdenet_cli.cube import Window
 from pdenet_cli.errors import ResourceError
+
+NEAR = 1.05  # of the least work: as good as that
+PIECES = 16  # tiles worth having: progress is counted in them, and an interrupted run resumes after the last one
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Plan:
         """All that there is to see."""
         return self.surroundings or self.scene
 
-    @property
+    @cached_property
     def spans(self) -> tuple[Span, ...]:
         """The runs of bands that are computed together; each band is owned by one of them."""
         count, halo = len(self.usable), self.band_halo or 0
@@ -85,7 +89,7 @@ class Plan:
             spans.append(Span(range(start, stop), padded, slice(first, last)))
         return tuple(spans)
 
-    @property
+    @cached_property
     def tiles(self) -> tuple[Tile, ...]:
         """The tiles in the order in which they are computed."""
         cores = self.scene.blocks(_even(self.scene.rows, self.tile), _even(self.scene.columns, self.tile))
@@ -93,6 +97,12 @@ class Plan:
         return tuple(Tile(core, core.grown(self.halo, within=self.seen), self.scale, origin) for core in cores)
 
     @property
+    def count(self) -> int:
+        """How many tiles there are."""
+        lengths = self.scene.rows, self.scene.columns
+        return math.prod(math.ceil(length / _even(length, self.tile)) for length in lengths)
+
+    @cached_property
     def voxels(self) -> int:
         """How many voxels the network sees in all, margins included."""
         return math.prod(map(sum, self._padded()))
@@ -127,7 +137,7 @@ def plan_tiles(
     tile: int | None = None,
     surroundings: Window | None = None,
 ) -> Plan:
-    """The plan with the least work whose largest piece fits into `memory` by the count of `bytes_for`.
+    """A plan with about the least work whose largest piece fits into `memory` by the count of `bytes_for`.
 
     `halo` is None for a network that looks everywhere: every tile is then given all that there is to see.
     """
@@ -147,12 +157,15 @@ def plan_tiles(
         which = "The smallest tile" if tile is None else f"With --tile {tile}, a tile"
         smaller = "" if tile is None else " or a smaller --tile"
         # Not every command has it.
-        less = " In upscale and uncertainty a smaller --halo takes less but is less exact." if halo else ""
+        less = " In upscale and uncertainty a smaller --halo needs less but is less exact." if halo else ""
         raise ResourceError(
-            f"{which} takes {least:,} bytes of memory with its margins, {memory:,} are allowed. "
-            f"Give --memory {math.ceil(least / 1e6)}MB{smaller}.{less}"
+            f"{which} needs {least:,} bytes of memory with its margins, but only {memory:,} are allowed. "
+            f"Use --memory {math.ceil(least / 1e6)}MB{smaller}.{less}"
         )
-    return min(fitting, key=lambda plan: plan.voxels)
+    least = min(plan.voxels for plan in fitting)
+    near = [plan for plan in fitting if plan.voxels <= NEAR * least]
+    # Of equals, as without a margin all are, the one with the fewest pieces beyond those that are worth having.
+    return min(near, key=lambda plan: (max(0, PIECES - plan.count), plan.voxels, -plan.depth, -plan.tile))
 
 
 def _sides(longest: int) -> list[int]:

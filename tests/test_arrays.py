@@ -82,8 +82,8 @@ def test_a_shipped_model_gives_intervals(pixels):
         (np.zeros((4, 4)), {}, UsageError, r"shape \(4, 4\).*bands, rows, columns"),
         (np.zeros((0, 4, 4)), {}, UsageError, "shape"),
         (np.zeros((2, 4, 4), complex), {}, UsageError, "complex128"),
-        (np.full((2, 4, 4), np.nan), {}, FormatError, "no valid number"),
-        (np.ma.masked_equal(np.ones((2, 4, 4)), 0), {}, UsageError, "masked array"),
+        (np.full((2, 4, 4), np.nan), {}, FormatError, "no valid value"),
+        (np.ma.masked_equal(np.ones((2, 4, 4)), 0), {}, UsageError, "Masked arrays are not supported"),
         (np.ones((2, 4, 4)), {"maps": ("mood",)}, UsageError, "no such map"),
         (np.ones((2, 4, 4)), {"maps": ("interval",)}, ModelError, "not calibrated"),
     ],
@@ -96,7 +96,7 @@ def test_what_cannot_be_sharpened_is_said_in_a_line(posterior, array, asked, err
 
 def test_who_gives_a_model_is_told_to_draw_from_it(posterior, pixels):
     for other in (posterior.model, "general-x4"):
-        with pytest.raises(UsageError, match=r"give Posterior\(model, N\)"):
+        with pytest.raises(UsageError, match=r"Pass Posterior\(model, N\)"):
             sharpen(pixels, other)
 
 

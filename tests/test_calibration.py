@@ -143,24 +143,24 @@ def test_errors_beyond_any_interval_are_not_counted_as_held():
     scenes = [Errors.of(far * rng.uniform(0.9, 1.1), spread, stratum, spread > 0) for _ in range(30)]
     made = Calibration.fit(scenes, level=0.95)
     assert made.certified[0][made.levels.index(0.95)] == pytest.approx(1 - upper_bound(0.1, 30, 0.1))
-    with pytest.raises(UsageError, match=r"10\.0% of the errors are beyond any interval"):
+    with pytest.raises(UsageError, match=r"10\.0% of the errors are larger than any interval can be"):
         Calibration.fit(scenes, level=0.92, delta=0.5, certify=True)
 
 
 def test_parts_of_scenes_that_were_trained_on_are_an_indication_only():
     scenes = [{"name": "a", "part": "lower-right"}, {"name": "b", "part": "whole"}]
     made = Calibration.fit(pool(2, lambda rng: 2.0), scenes=scenes)
-    assert "Of 1 of these only the part was taken" in made.guarantee
+    assert "For 1 of these scenes only the quarter held out from training was used" in made.guarantee
     assert "indication" not in dataclasses.replace(made, scenes=scenes[1:] * 2).guarantee
 
 
 def test_too_few_scenes_say_which_level_can_be_proved():
     few = pool(12, lambda rng: 2.0)
     # 1 - 0.1 ** (1 / 12) = 0.1746: at best 82.5 % with 12 scenes, and 22 are needed for 90 %.
-    with pytest.raises(UsageError, match=r"12 scenes can certify at best 82\.5%.*--level 0\.825.*22 scenes"):
+    with pytest.raises(UsageError, match=r"12 scenes can certify at most 82\.5%.*--level 0\.825.*22 scenes"):
         Calibration.fit(few, level=0.9, certify=True)
     flat = errors(*seen(np.random.default_rng(0), edges=0))
-    with pytest.raises(UsageError, match=r"12 scenes with edge pixels can certify at best 82\.5%"):
+    with pytest.raises(UsageError, match=r"12 scenes with edge pixels can certify at most 82\.5%"):
         Calibration.fit([*few, *[flat] * 12], level=0.9, certify=True)
     made = Calibration.fit(few, level=0.8, certify=True)
     assert made.levels[-1] == 0.8
@@ -238,7 +238,7 @@ def test_factors_keep_their_meaning():
 
 def test_a_level_outside_the_table_is_refused(made):
     evidence, _ = seen(np.random.default_rng(8))
-    with pytest.raises(UsageError, match=r"0\.999: this model is calibrated from 0\.1 to 0\.995"):
+    with pytest.raises(UsageError, match=r"0\.999: this model is calibrated for levels from 0\.1 to 0\.995"):
         made.half_width(evidence, 0.999)
 
 
@@ -399,7 +399,7 @@ def test_a_scene_that_the_model_was_trained_on_is_named(scenes, models, tmp_path
             assert [scenes[0].name in text and "trained on" in text for text in said] == [True]
             made = Calibration.of(read_header(output).spec)
             assert [scene["learned"] for scene in made.scenes] == [True, False]
-            assert "learned from 1 of these scenes: nothing is proved" in made.guarantee
+            assert "trained on 1 of these scenes, so nothing is proved" in made.guarantee
         asked = dict(samples=2, certify=True, delta=0.5)
         with pytest.raises(UsageError, match="certifies nothing"):
             calibrate(str(path), scenes[:1], tmp_path / "no.safetensors", Settings(level=0.4), **asked)
@@ -421,13 +421,13 @@ def test_a_scene_that_fails_leaves_the_others_to_calibrate(scenes, models, tmp_p
 @pytest.mark.parametrize(
     ("settings", "arguments", "says"),
     [
-        ({}, {"certify": True}, "certify at best .* or leave out --certify"),
-        ({}, {"samples": 1}, "one sample has no spread"),
+        ({}, {"certify": True}, "certify at most .* or omit --certify"),
+        ({}, {"samples": 1}, "a single sample has no spread"),
         ({"level": 1.5}, {}, "between 0 and 1"),
         ({}, {"delta": 0.0}, "between 0 and 1"),
         ({"ensemble": "dice"}, {}, "--ensemble dice"),
         ({"part": "middle"}, {}, "--part middle"),
-        ({"kernel": "gaussian"}, {}, "gaussian needs one"),
+        ({"kernel": "gaussian"}, {}, "gaussian needs an FWHM"),
     ],
 )
 def test_what_cannot_be_calibrated_is_said_in_a_line(scenes, models, tmp_path, settings, arguments, says):
@@ -447,7 +447,7 @@ def test_cores_that_cannot_be_are_refused_in_a_line(pdenet, scenes, models, tmp_
 def test_what_no_scene_can_mend_is_refused_before_any_is_read(models, tmp_path):
     nowhere, output = [tmp_path / "a.hdr", tmp_path / "b.hdr"], tmp_path / "out.safetensors"
     for level, certify in ((1.5, False), (0.9, True)):
-        with pytest.raises(UsageError, match=r"between|2 scenes can certify at best 31\.6%"):
+        with pytest.raises(UsageError, match=r"between|2 scenes can certify at most 31\.6%"):
             calibrate(str(models["pdenet"]), nowhere, output, Settings(level=level), certify=certify)
     with pytest.raises(UsageError, match="twice"):
         calibrate(str(models["pdenet"]), [nowhere[0], tmp_path / "." / "a.hdr"], output, Settings())
@@ -461,7 +461,7 @@ def test_a_scene_by_another_name_is_still_one_scene(scenes, models, tmp_path):
         calibrate(str(models["pdenet"]), [scenes[0], scenes[0].with_suffix(".img")], output, Settings(), samples=2)
     for suffix in (".hdr", ".img"):
         (tmp_path / f"copy{suffix}").write_bytes(scenes[0].with_suffix(suffix).read_bytes())
-    with pytest.raises(UsageError, match="again"):
+    with pytest.raises(UsageError, match="is a copy of"):
         calibrate(str(models["pdenet"]), [scenes[0], tmp_path / "copy.hdr"], output, Settings(), samples=2)
     picture = written(tmp_path / "a.tif", np.random.default_rng(0).random((2, 32, 32)).astype("<f4"))
     (tmp_path / "b.tif").write_bytes(picture.read_bytes())
@@ -469,7 +469,7 @@ def test_a_scene_by_another_name_is_still_one_scene(scenes, models, tmp_path):
         (tmp_path / f"{name}.tfw").write_text(f"1 0 0 -1 {east} 5")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "link.tif").symlink_to(picture)
-    for other, says in (("b.tif", "again"), ("folder/link.tif", "twice")):
+    for other, says in (("b.tif", "is a copy of"), ("folder/link.tif", "twice")):
         with pytest.raises(UsageError, match=says):
             calibrate(str(models["pdenet"]), [picture, tmp_path / other], output, Settings(), samples=2)
     assert not output.exists()
@@ -481,7 +481,7 @@ def test_a_copy_without_what_lay_beside_it_is_still_the_same_scene(models, tmp_p
     lines = "ENVI\nsamples = 16\nlines = 16\nbands = 2\ndata type = 12\nbyte order = 0\n"
     first.with_suffix(".hdr").write_text(lines + "wavelength = {500, 600}\n")
     for scenes in ([first, second], [second, first]):
-        with pytest.raises(UsageError, match="again"):
+        with pytest.raises(UsageError, match="is a copy of"):
             calibrate(str(models["pdenet"]), scenes, tmp_path / "out.safetensors", Settings(), samples=2)
 
 
@@ -509,14 +509,16 @@ def test_intervals_are_calibrated_for_another_lens_and_noise_than_the_models_own
     usual = calibrate(str(models["pdenet"]), scenes, tmp_path / "usual.safetensors", Settings(), samples=2)
     noisy = calibrate(str(models["pdenet"]), scenes, output, Settings(noise=0.2), samples=2)
     assert usual.calibration.degradation is None
-    assert "made coarse as those that the model has learned from" in usual.calibration.guarantee
-    assert "made coarse by x4 bicubic, noise 0.2," in noisy.calibration.guarantee
+    assert "degraded like the model's training data" in usual.calibration.guarantee
+    assert "degraded by x4 bicubic, noise 0.2," in noisy.calibration.guarantee
     assert noisy.calibration.at(0.9) != usual.calibration.at(0.9)
     held = []
     for noise in (None, 0.2):
         judged = Contest([str(output)], [2], 0, "cpu", Settings(uncertainty=True, noise=noise)).run(scenes)
         held.append(mean_trust([*judged.trusts()["noisy"].values()])["interval coverage"])
-        told = any("calibrated on scenes made coarse by x4 bicubic, noise 0.2." in note for note in judged.notes)
+        told = any(
+            "calibrated on scenes degraded by x4 bicubic, noise 0.2, which" in note for note in judged.notes
+        )
         assert told == (noise is None)
     assert held[1] == pytest.approx(0.9, abs=0.02)
     assert abs(held[0] - 0.9) > 0.02  # so the noise was there

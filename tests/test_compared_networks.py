@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from pdenet_cli import open_cube
+from pdenet_cli import Job, Posterior, Settings, open_cube
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.models import Model, ModelSpec, load_model, read_tensors, save_model, training_tensors
@@ -103,6 +103,15 @@ def test_a_tile_with_its_halo_gives_what_the_whole_scene_gives(name, scale):
         piece = whole_scene[..., top - halo : top + 2 + halo, : 2 + halo]
         tile = network(piece, draw)[..., scale * halo : scale * (halo + 2), : scale * 2]
     torch.testing.assert_close(tile, whole, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", DOUBLING)
+def test_a_network_that_looks_everywhere_takes_no_margin_of_ours(name, tmp_path):
+    network = tiny(name)
+    scene = written(tmp_path / "scene.hdr", np.random.default_rng(0).random((network.bands, 8, 8), np.float32))
+    model = Model(ModelSpec(name, {}, 4, {}, name), network)
+    with pytest.raises(UsageError, match="looks at the whole scene at once"):
+        Job(scene, tmp_path / "fine.hdr", Posterior(model, 1), Settings(halo=2))
 
 
 def test_bicubic_is_the_fields_bicubic():

@@ -89,7 +89,7 @@ def test_units_are_understood_as_people_write_them(units, code, factor, tmp_path
 def test_words_that_name_no_unit_leave_the_numbers_to_the_coordinate_system(tmp_path):
     meta = gridded(tmp_path / "a.nc", np.arange(5.0), np.arange(6.0), "easting", wkt(32633))
     assert meta.georeference.transform == (-0.5, 1, 0, -0.5, 0, 1)
-    assert "y is in 'easting', taken for the unit of its coordinate system" in meta.notes
+    assert "y is in 'easting', assumed to be the unit of its coordinate system" in meta.notes
 
 
 @pytest.mark.parametrize("ellipsoid", [{}, dict(semi_major_axis=6378137.0, inverse_flattening=298.257223563)])
@@ -194,7 +194,7 @@ def test_coordinates_that_moved_with_the_pixels_are_believed_over_a_transform(y,
     meta = gridded(tmp_path / "a.nc", north[y], east[x], units, mapping)
     assert meta.georeference.transform == pytest.approx(transform)
     assert meta.georeference.anchor == (0, 0)
-    assert meta.notes[-1] == "GeoTransform does not agree with x and y, which are taken"
+    assert meta.notes[-1] == "GeoTransform disagrees with the coordinates x and y; the coordinates are used"
 
 
 @pytest.mark.parametrize("north", [4499985 - 30.0 * np.arange(20), np.float32(4499987 - 30.0 * np.arange(20))])
@@ -221,7 +221,7 @@ def test_coordinates_without_a_unit_are_in_that_of_their_coordinate_system(names
     meta = gridded(tmp_path / "a.nc", y, x, None, wkt(code), names)
     assert meta.georeference.transform == (500000, 30, 0, 4500000, 0, -30)
     unit = {32633: "m", 2263: "US_survey_foot"}[code]
-    assert meta.notes == tuple(f"{name} has no unit, taken for {unit}" for name in names)
+    assert meta.notes == tuple(f"{name} has no unit, assumed to be in {unit}" for name in names)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_degrees_without_a_unit_are_known_by_name_or_coordinate_system(names, ma
     meta = gridded(tmp_path / "a.nc", 50 - 0.5 * np.arange(5), 10 + 0.5 * np.arange(6), None, mapping, names)
     assert meta.georeference.transform == (9.75, 0.5, 0, 50.25, 0, -0.5)
     assert pyproj.CRS(meta.georeference.crs) == pyproj.CRS(4326)
-    assert meta.notes == tuple(f"{name} has no unit, taken for degrees" for name in names)
+    assert meta.notes == tuple(f"{name} has no unit, assumed to be in degrees" for name in names)
 
 
 @pytest.mark.parametrize(

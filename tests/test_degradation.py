@@ -46,7 +46,7 @@ def test_bicubic_is_imresize_both_ways(scale: int, rows: int, cols: int) -> None
 
 def test_a_cube_that_does_not_divide_is_refused() -> None:
     for degradation in (Degradation(4), Degradation(4, "gaussian", fwhm=1.0)):
-        with pytest.raises(UsageError, match="do not divide by 4"):
+        with pytest.raises(UsageError, match="are not a multiple of 4"):
             degradation(torch.rand(3, 10, 8))
 
 

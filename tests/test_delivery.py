@@ -21,6 +21,7 @@ from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import output
 from pdenet_cli.inference import Posterior
 from pdenet_cli.models import bicubic_model, load_model
+from pdenet_cli.report import hashes
 from pdenet_cli.summaries import Question
 from pdenet_cli.tools import delivery, sharpen
 
@@ -83,9 +84,9 @@ def test_the_partial_file_of_another_run_is_left_alone(scene, models, tmp_path):
     assert (tmp_path / "fine_std.tif").exists()
 
 
-@pytest.mark.parametrize("told", ["[]", "5", '{"parts": null}', '{"parts": [1, "../x.partial"]}', "{"])
+@pytest.mark.parametrize("told", ["[]", "5", '{"files": null}', '{"files": [1, "../x.partial"]}', "{"])
 def test_a_strange_journal_is_no_more_than_no_journal(scene, models, tmp_path, told):
-    (tmp_path / ".fine.hdr.journal").write_text(told + "\n")
+    (tmp_path / ".fine.journal").write_text(told + "\n")
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
     list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, sharpen.Settings()).run())
     assert (tmp_path / "fine.hdr").exists()
@@ -101,6 +102,13 @@ def test_what_a_format_cannot_hold_is_refused_before_a_broken_off_run_is_touched
     with pytest.raises(OutputError, match=r"fine\.img would be read as a part of fine\.hdr"):
         sharpen.Job(scene, tmp_path / "fine.bip", posterior, sharpen.Settings(tile=8, resume=True))
     assert sorted(tmp_path.glob(".fine*")) == parts
+
+
+def test_what_a_format_cannot_hold_is_refused_before_the_scene_is_read(make_cube, tmp_path, monkeypatch):
+    scene, _ = make_cube("scene.h5", dtype="<f2")
+    monkeypatch.setattr(sharpen.Survey, "of", Mock(side_effect=AssertionError))
+    with pytest.raises(OutputError, match="MATLAB cannot hold float16"):
+        sharpen.Job(scene, tmp_path / "fine.mat", Posterior(bicubic_model(2), 1), sharpen.Settings())
 
 
 def test_a_killed_run_resumes_to_the_same_bytes(pdenet, scene, models, tmp_path):
@@ -128,7 +136,9 @@ def test_a_page_that_cannot_be_written_is_written_by_resume(scene, models, tmp_p
     job = sharpen.Job(scene, tmp_path / "m.hdr", posterior, settings)
     with monkeypatch.context() as patched:
         patched.setattr(delivery, "write_page", Mock(side_effect=OSError(errno.ENOSPC, "No space left")))
-        with pytest.raises(OutputError, match=r"No space left.*kept there: go on with --resume"):
+        with pytest.raises(
+            OutputError, match=r"No space left.*The finished tiles are kept: continue with --resume"
+        ):
             list(job.run())
     again = sharpen.Job(scene, tmp_path / "m.hdr", posterior, dataclasses.replace(settings, resume=True))
     list(again.run())
@@ -247,11 +257,11 @@ def test_what_is_done_stays_where_the_scene_cannot_be_read_for_a_while(make_cube
     def failing(*words):
         count.append(words)
         if len(count) > done:
-            raise FormatError("a.tif: cannot be read any more (Input/output error).")
+            raise FormatError("a.tif: can no longer be read (Input/output error).")
         return read(*words)
 
     monkeypatch.setattr(job.source, "read", failing)
-    with pytest.raises(FormatError, match="go on with --resume" if done else r"error\)\.$"):
+    with pytest.raises(FormatError, match="continue with --resume" if done else r"error\)\.$"):
         list(job.run())
     assert bool(list(tmp_path.glob(".*"))) == bool(done)
     again = sharpen.Job(scene, out, posterior, sharpen.Settings(tile=6, resume=True))
@@ -326,6 +336,27 @@ def test_a_name_that_the_terminal_cannot_show_is_no_failure(pdenet, make_cube, t
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere file names are text")
+@pytest.mark.parametrize("suffix", ["hdr", "zarr"])
+def test_a_file_name_that_is_no_text_is_no_failure(pdenet, make_cube, models, tmp_path, suffix):
+    path, _ = make_cube(os.fsdecode(b"sc\xe9ne.") + suffix, rows=12, columns=12)
+    words = ("--model", models / "pdenet.safetensors", "--samples", 2, "--map", "std", "--quicklook")
+    ran = pdenet("uncertainty", path, "-o", tmp_path / "maps", *words)
+    assert ran.returncode == 0, ran.stderr
+    (page,) = (tmp_path / "maps").glob("*.html")
+    assert r"sc\udce9ne" in page.read_text("utf-8")
+    ran = pdenet("evaluate", path, path, "--html", tmp_path / "e.html", "--csv", tmp_path / "e.csv")
+    assert ran.returncode == 0, ran.stderr
+    assert r"sc\udce9ne" in (tmp_path / "e.csv").read_text("utf-8")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere file names are text")
+def test_a_folder_has_a_hash_whatever_its_files_are_called(tmp_path):
+    (tmp_path / "scene").mkdir()
+    (tmp_path / "scene" / os.fsdecode(b"\xe9")).write_text("a")
+    assert len(hashes([tmp_path / "scene"])["scene"]) == 64
+
+
 def test_a_store_is_replaced_and_a_folder_of_its_name_is_not(bicubic, tmp_path):
     pytest.importorskip("zarr")
     store = tmp_path / "fine.zarr"
@@ -349,16 +380,35 @@ def test_a_folder_in_the_way_is_left_and_named_before_the_work(bicubic, tmp_path
     assert not (tmp_path / "fine.hdr").exists()
 
 
-def test_two_runs_do_not_write_the_same_output(scene, models, tmp_path):
+@pytest.mark.parametrize("name", ["fine.hdr", "fine.img", "fine.tif"])
+def test_two_runs_do_not_write_the_same_output_or_report(scene, models, tmp_path, name):
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
     settings = sharpen.Settings(tile=8)
     first = sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings).run()
     next(first)
     with pytest.raises(OutputError, match="another run"):
-        list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings).run())
+        list(sharpen.Job(scene, tmp_path / name, posterior, settings).run())
     list(first)
     assert (tmp_path / "fine.hdr").exists()
     assert not list(tmp_path.glob(".fine*"))
+
+
+def test_a_run_is_resumed_by_another_name_of_its_files_and_not_in_another_format(scene, models, tmp_path):
+    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
+
+    def go_on(name):
+        return sharpen.Job(scene, tmp_path / name, posterior, sharpen.Settings(tile=8, resume=True)).run()
+
+    run = go_on("fine.hdr")
+    for _ in range(4):
+        next(run)
+    run.close()
+    with pytest.raises(OutputError, match=r"fine\.tif: the broken-off run had another files"):
+        next(go_on("fine.tif"))
+    rest = go_on("fine.img")
+    assert next(rest) == (3, 20)
+    list(rest)
+    assert {path.name for path in tmp_path.glob("fine*")} == {"fine.hdr", "fine.img", "fine.report.json"}
 
 
 @pytest.mark.parametrize("end", ["finished", "broken off", "failed", "forecast", "refused"])
@@ -379,7 +429,7 @@ def test_no_file_stays_open_however_a_job_ends(make_cube, tmp_path, monkeypatch,
     monkeypatch.setattr(delivery.Output, "create", creating)
     posterior, settings = Posterior(bicubic_model(2), 1), sharpen.Settings(tile=6, dtype="float32")
     if end == "refused":
-        with pytest.raises(UsageError, match="are none"):
+        with pytest.raises(UsageError, match="select nothing"):
             sharpen.Job(path, tmp_path / "fine.h5", posterior, dataclasses.replace(settings, bands=slice(4, 2)))
     elif end == "forecast":
         with sharpen.Job(path, tmp_path / "fine.h5", posterior, settings) as job:
@@ -426,13 +476,13 @@ def test_a_resumed_run_goes_on_or_says_why_it_starts_again(scene, models, tmp_pa
         (tmp_path / name).unlink()
     first, said = broken_off(scene, models, tmp_path)(tile=20)
     assert first == (0, 4)
-    assert "other tiles" in said[0]
+    assert "different tiles" in said[0]
     np.testing.assert_allclose(np.fromfile(tmp_path / "fine.img", "<i2"), np.frombuffer(whole, "<i2"), atol=1)
     for name in ("fine.hdr", "fine.img", "fine.report.json"):
         (tmp_path / name).unlink()
     first, said = broken_off(scene, models, tmp_path)(resume=False)
     assert first == (0, 20)
-    assert "--resume would have gone on" in said[0]
+    assert "--resume would have continued" in said[0]
 
 
 @pytest.mark.parametrize(
@@ -460,7 +510,7 @@ def test_only_the_run_that_was_broken_off_is_resumed(scene, models, tmp_path, se
     begun = run({}, {})
     next(begun)
     begun.close()
-    with pytest.raises(OutputError, match=rf"another (\w+, )*{word}\b.*leave out --resume"):
+    with pytest.raises(OutputError, match=rf"different (\w+, )*{word}\b.*omit --resume"):
         next(run(settings | {"resume": True}, draws))
     again = run({"resume": True}, {})
     assert next(again) == (0, 1)
@@ -517,7 +567,7 @@ def test_ctrl_c_leaves_a_state_to_resume_and_exits_130(pdenet, scene, models, tm
     assert not (tmp_path / "fine.hdr").exists()
     other = pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *tiles, "--resume", "--seed", 5)
     assert other.returncode == 5
-    assert "another seed" in other.stderr
+    assert "different seed" in other.stderr
     assert pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *tiles, "--resume").returncode == 0
     assert not list(tmp_path.glob(".*"))
 
@@ -532,7 +582,7 @@ def test_a_full_disk_ends_in_one_line_and_leaves_nothing(scene, models, tmp_path
     assert ran.returncode == 5, ran.stderr
     assert "Traceback" not in ran.stderr
     assert ran.stderr.count("\n") == 1
-    assert "Nothing was left there" in ran.stderr
+    assert "No partial file was left" in ran.stderr
     assert list(out.iterdir()) == []
 
 

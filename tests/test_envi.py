@@ -94,6 +94,14 @@ def test_comments_inside_a_list_and_an_empty_rotation_are_passed_over(tmp_path):
     assert meta.georeference.transform == (500000, 30, 0, 4649000, 0, -30)
 
 
+@pytest.mark.parametrize("word", ["rotation=12.5 deg", "rotation=north"])
+def test_a_rotation_that_is_no_number_costs_the_place_and_not_the_cube(tmp_path, word):
+    cube = open_cube(write(tmp_path, {"map info": MAP.replace("units=Meters", word)}))
+    np.testing.assert_array_equal(cube.read(), PIXELS)
+    assert cube.meta.georeference.transform is None
+    assert cube.meta.notes == ("map info ignored: its place, pixel size or rotation is no number",)
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     code=st.sampled_from(sorted(DTYPES)),
@@ -355,7 +363,7 @@ def test_datums_by_their_names_are_known_or_the_loss_is_noted(tmp_path, words, n
     meta = open_cube(header).meta
     assert meta.georeference.crs == (f"EPSG:{number}" if number else None)
     named = words.replace("{}, ", "")
-    note = f"coordinate system '{named}' of map info is not known: kept only in ENVI"
+    note = f"coordinate system '{named}' of map info is unknown: kept only in ENVI"
     assert meta.notes == (() if number or "Arbitrary" in words else (note,))
 
 
@@ -537,7 +545,7 @@ def test_missing_bytes_are_counted(tmp_path):
 
 def test_trailing_bytes_are_noted(tmp_path):
     cube = open_cube(write(tmp_path, data=PIXELS.tobytes() + b"12345"))
-    assert any("5 bytes behind the pixels" in note for note in cube.meta.notes)
+    assert any("5 bytes after the pixels" in note for note in cube.meta.notes)
 
 
 def test_a_wavelength_list_of_the_wrong_length_is_dropped_and_noted(tmp_path):
@@ -549,7 +557,7 @@ def test_a_wavelength_list_of_the_wrong_length_is_dropped_and_noted(tmp_path):
 def test_a_wavelength_list_with_words_is_dropped_and_noted(tmp_path):
     meta = open_cube(write(tmp_path, {"wavelength": "{400, red}", "fwhm": "{5, 6}"})).meta
     assert (meta.wavelengths, meta.fwhm) == (None, (5, 6))
-    assert meta.notes == ("wavelength ignored: not all of it are numbers",)
+    assert meta.notes == ("wavelength ignored: not all entries are numbers",)
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,9 @@ def test_the_page_says_what_was_compared_and_what_failed(evaluated, truth, model
     assert "whole scenes" in text
     assert "2 draws, seed 3" in text
     assert "<li>&lt;gone&gt;.hdr: no &lt;such&gt; file</li>" in text
-    assert "Scenes that failed" not in evaluation_page(evaluated)
+    assert "Failed scenes" not in evaluation_page(evaluated)
     part = evaluation_page(contest(models, part="lower-right").run([truth[0]]))
-    assert "the lower right quarter, which training leaves out" in part
+    assert "the lower right quarter, held out from training" in part
     assert "24 x 20 pixels from row 25, column 21" in part
 
 

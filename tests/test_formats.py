@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError, UsageError
-from pdenet_cli.formats import FORMATS, limits
+from pdenet_cli.formats import FORMATS, limits, new_output
 from pdenet_cli.formats.choosing import Variable, choose_axes, listed
 from pdenet_cli.georeference import Georeference
 from tests.conftest import PEAK, on_linux
@@ -215,6 +215,38 @@ def test_a_folder_is_not_replaced_by_a_cube_of_its_name(suffix, overwrite, tmp_p
         assert (tmp_path / name / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("there", ["a file", "a link to a store", "a link to a file", "a link to nowhere"])
+def test_a_store_replaces_a_file_or_a_link_of_its_name(there, tmp_path):
+    meta = full_meta(3, 4, 5, "<u2")
+    path, other = tmp_path / "a.zarr", tmp_path / "other.zarr"
+    if there == "a link to a store":
+        with create_cube(other, meta) as cube:
+            cube.write(meta.window, np.full(meta.shape(), 1, "u2"))
+    elif there != "a link to nowhere":
+        other.write_text("mine")
+    other.rename(path) if there == "a file" else path.symlink_to(other)
+    with create_cube(path, meta, overwrite=True) as cube:
+        cube.write(meta.window, np.full(meta.shape(), 2, "u2"))
+    with open_cube(path) as cube:
+        assert (cube.read() == 2).all()
+    assert not path.is_symlink()
+    if there == "a link to a store":
+        with open_cube(other) as cube:
+            assert (cube.read() == 1).all()
+    assert [p.name for p in tmp_path.glob(".*")] == []
+
+
+CANNOT = [(".hdr", "f2"), (".mat", "f2"), (".nc", "f2"), (".tif", "?"), (".h5", "c8"), (".zarr", "c8")]
+
+
+@pytest.mark.parametrize(("suffix", "dtype"), CANNOT)
+def test_numbers_that_a_format_cannot_hold_are_refused_before_a_file_is_made(tmp_path, suffix, dtype):
+    output = new_output(tmp_path / f"a{suffix}")
+    with pytest.raises(OutputError, match=np.dtype(dtype).name):
+        output.refuse(CubeMeta(3, 4, 5, np.dtype(dtype)))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_store_or_folder_that_came_meanwhile_is_not_replaced_by_a_file(tmp_path):
     meta = full_meta(3, 4, 5, "<u2")
     refused = pytest.raises(OutputError, match="is a folder")
@@ -320,7 +352,7 @@ def test_a_variable_of_a_format_that_has_none_is_told_of(make_cube, name, said):
     path, _ = make_cube(name)
     assert open_cube(path).meta.notes == ()
     assert open_cube(path, variable="foo").meta.notes == (
-        f"--var foo is not heeded: {said} has one array without a name",
+        f"--var foo is ignored: {said} holds a single unnamed array",
     )
 
 
@@ -333,7 +365,7 @@ def test_who_gives_a_folder_is_told_how_to_give_the_cubes_in_it(tmp_path, names,
         (tmp_path / name).write_text("something")
     with pytest.raises(FormatError) as error:
         open_cube(tmp_path)
-    assert str(error.value).endswith(f"a folder, not a cube. Give what is in it, for example {tmp_path / advised}")
+    assert str(error.value).endswith(f"a folder, not a cube. Name what is in it, for example {tmp_path / advised}")
 
 
 @given(
@@ -424,7 +456,7 @@ def test_what_is_no_length_is_no_wavelength(unit):
 @pytest.mark.parametrize("odd", [{"bands": 0}, {"rows": 0}, {"interleave": "foo"}])
 def test_what_is_no_cube_is_not_written(suffix, odd, tmp_path):
     meta = dataclasses.replace(CubeMeta(2, 3, 4, np.dtype("u1")), **odd)
-    with pytest.raises(OutputError, match="no cube is made of"), create_cube(tmp_path / f"a{suffix}", meta):
+    with pytest.raises(OutputError, match="no cube can be made of"), create_cube(tmp_path / f"a{suffix}", meta):
         pass
     assert not list(tmp_path.iterdir())
 

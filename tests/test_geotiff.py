@@ -103,7 +103,7 @@ def test_a_world_file_places_a_picture_as_gdal_places_it(tmp_path, kind, beside)
     numbers = (transform.a, transform.d, transform.b, transform.e, x, y)
     (tmp_path / beside).write_text("\r\n".join(map(repr, numbers)))
     meta = open_cube(path).meta
-    assert meta.notes == (f"placed by {beside}",)
+    assert meta.notes == (f"georeferenced by {beside}",)
     assert meta.georeference.transform == pytest.approx(TRANSFORMS[kind])
     if beside.islower():
         with rasterio.open(path) as reference:
@@ -127,9 +127,9 @@ def test_what_lies_beside_a_picture_counts_only_if_it_has_no_place(tmp_path):
     assert (meta.georeference.transform, meta.notes) == ((5, 9, 0, 7, 0, -9), ())
     path = gdal_file(tmp_path / "b.tif", PIXELS[:1].astype("u1"))
     meta = open_cube(path.rename(tmp_path / "a.tif")).meta
-    assert meta.notes == ("a.tif.aux.xml, which says where it lies, is not read", "placed by a.tfw")
+    assert meta.notes == ("the georeference in a.tif.aux.xml is not read", "georeferenced by a.tfw")
     (tmp_path / "a.tif.aux.xml").write_text("<PAMDataset><Metadata/></PAMDataset>")  # statistics, as GDAL caches
-    assert open_cube(tmp_path / "a.tif").meta.notes == ("placed by a.tfw",)
+    assert open_cube(tmp_path / "a.tif").meta.notes == ("georeferenced by a.tfw",)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -241,7 +241,7 @@ def test_a_coordinate_system_that_is_not_understood_is_noted(tmp_path):
     crs = "+proj=cass +lat_0=49.5 +lon_0=24.8 +ellps=bessel"
     meta = open_cube(gdal_file(tmp_path / "a.tif", PIXELS[:1].astype("u1"), crs=crs, transform=grid)).meta
     assert meta.georeference.crs is None
-    assert meta.notes == ("the coordinate system of its geo keys is not known: kept only in TIFF",)
+    assert meta.notes == ("the coordinate system of its geo keys is unknown: kept only in TIFF",)
 
 
 def test_ground_control_points_and_rpcs_survive(tmp_path):

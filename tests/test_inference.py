@@ -167,7 +167,7 @@ def test_numbers_of_numpy_are_numbers_and_no_sample_is_none():
     model = make_model()
     same = (Posterior(model, count, seed).draw.masks for count, seed in ((3, 7), (np.int64(3), np.int64(7))))
     torch.testing.assert_close(*same)
-    with pytest.raises(UsageError, match="at least one"):
+    with pytest.raises(UsageError, match="at least 1"):
         Posterior(model, 0)
 
 
@@ -413,15 +413,40 @@ def test_constant_bands_are_kept_to_the_last_digit(tmp_path, dtype):
         assert fine.read(bands=[0]).any()
 
 
+def test_constant_bands_are_read_once_for_all_layers_of_a_tile(tmp_path, monkeypatch):
+    pixels = np.full((6, 5, 4), 7, np.float32)
+    pixels[0] = np.arange(20).reshape(5, 4)
+    posterior = Posterior(make_model(), samples=2)
+    with open_cube(written(tmp_path / "scene.hdr", pixels)) as source:
+        radiometry = Radiometry.of(source.meta, Survey.of(source))
+        plan = Plan(source.meta.window, 4, (0,), posterior.network.halo, posterior.network.band_halo, 3, 1)
+        fine = source.meta.upscaled(4)
+        cubes = [Cube(tmp_path, fine, np.zeros(fine.shape(), fine.dtype)) for _ in range(2)]
+        layers = [Layer(MEAN, cubes[0]), Layer(MAPS["std"][0], cubes[1])]
+        read, asked = Cube.read, []
+
+        def counted(self, window=None, bands=None):
+            asked.append(bands)
+            return read(self, window, bands)  # which asks for the run of bands that holds a list
+
+        monkeypatch.setattr(Cube, "read", counted)
+        list(super_resolve(source, posterior, plan, radiometry, layers, constant=(1, 2, 3, 4, 5)))
+        assert len(plan.tiles) == 4
+        # The network's bands, and the others, of each tile.
+        assert [bands for bands in asked if not isinstance(bands, slice)] == [[0], (1, 2, 3, 4, 5)] * 4
+        for cube, number in zip(cubes, (7, 0), strict=True):
+            assert (read(cube, bands=slice(1, 6)) == number).all()
+
+
 def test_running_out_of_memory_halves_the_batch_then_the_tile_and_says_so(tmp_path, posteriors, monkeypatch):
     path, _ = scene(tmp_path, rows=32, columns=32)
     whole = run(path, tmp_path, posteriors[4, 1, "masks"], 1000, 1000)["mean"]
     posterior = Posterior(make_model(4, 1), samples=3, seed=1)
     posterior.at_once = 2
-    really, said = posterior.samples, []
+    really, said, most = posterior.samples, [], 20 * 32
 
     def limited(low, bands, crop):
-        if posterior.at_once > 1 or crop.rows > 20 * 4:
+        if posterior.at_once > 1 or crop.rows * crop.columns > most * 4**2:
             raise torch.OutOfMemoryError("no more")
         return really(low, bands, crop)
 
@@ -438,12 +463,13 @@ def test_running_out_of_memory_halves_the_batch_then_the_tile_and_says_so(tmp_pa
         assert [line for line in said if "1 samples at once" in line]
         assert [line for line in said if "tiles of 16" in line]
         said.clear()
-        small = dataclasses.replace(plan, tile=24)
+        most = 10 * 16  # half of a tile is as long as the tile
+        small = dataclasses.replace(plan, tile=16)
         with create_cube(tmp_path / "again.hdr", fine) as cube:
             layers = [Layer(MEAN, cube)]
             list(super_resolve(source, posterior, small, radiometry, layers, say=said.append))
-        assert len(small.tiles) > 1
-        assert len(said) <= 1  # what fits is found out once
+        assert len(small.tiles) == 4
+        assert said == ["Out of memory: going on with tiles of 8 x 16 pixels."]  # what fits is found out once
         monkeypatch.setattr(posterior, "samples", lambda *_: (_ for _ in ()).throw(MemoryError("never")))
         with (
             pytest.raises(ResourceError, match="even with a tile"),

@@ -8,7 +8,7 @@ import typer
 from imagecodecs import imread
 
 from pdenet_cli import Survey
-from pdenet_cli.cli import app
+from pdenet_cli.cli import _way_out, app
 from pdenet_cli.cli.console import size_text
 from pdenet_cli.cli.info import _georeference
 from pdenet_cli.errors import OutputError, UsageError
@@ -161,6 +161,20 @@ def test_help_is_not_ragged_on_a_narrow_terminal():
     for command in commands().values():
         _, *paragraphs = (command.help or "").split("\n\n")  # the first is wrapped anew
         assert all(len(line) <= 78 for text in paragraphs for line in text.splitlines()), command.name
+
+
+@pytest.mark.parametrize(
+    ("command", "way"),
+    [
+        ("upscale", "Use fewer --bands or a smaller --memory or --tile, or close other programs."),
+        ("calibrate", "Use fewer --bands or a smaller --memory, or close other programs."),
+        ("train", "Use fewer --bands or a smaller --batch, or close other programs."),
+        ("info", "Close other programs."),
+    ],
+)
+def test_who_runs_out_of_memory_reads_the_options_of_the_command(monkeypatch, command, way):
+    monkeypatch.setattr("sys.argv", ["pdenet", command, "a.hdr"])
+    assert _way_out() == way
 
 
 def test_a_bad_file_is_one_line_and_exit_code_3(pdenet, tmp_path):

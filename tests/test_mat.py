@@ -135,7 +135,7 @@ def test_bands_that_are_wavelengths_are_taken_for_them(version, bands, tmp_path)
     assert meta.variable == "rad"
     assert meta.wavelengths == tuple(bands)
     assert "bands" not in meta.extra
-    assert "bands taken for the wavelengths of the bands" in meta.notes
+    assert "bands read as the wavelengths of the bands" in meta.notes
 
 
 @pytest.mark.parametrize(

@@ -61,14 +61,27 @@ def test_a_patch_depends_on_seed_step_and_index_only(scenes):
     )
 
 
-@pytest.mark.parametrize("warp", [0.0, 1.0])
-def test_held_out_pixels_never_reach_a_patch(tmp_path, warp):
+@pytest.mark.parametrize(("warp", "mosaic"), [(0.0, 0.0), (1.0, 0.0), (0.3, 1.0)])
+def test_held_out_pixels_never_reach_a_patch(tmp_path, warp, mosaic):
     pixels = np.zeros((4, 64, 64), "<u2")
     pixels[:, 32:, 32:] = 1000
     scene = Scene.read(open_cube(written(tmp_path / "a.hdr", pixels)), (0, 1000))
     assert scene.held_out(4) == Window(32, 32, 32, 32)
-    patches = Patches([scene], replace(RECIPES["fast"](4), warp=warp), 4, seed=0)
+    patches = Patches([scene], replace(RECIPES["fast"](4), warp=warp, mosaic=mosaic), 4, seed=0)
     assert max(float(patches(step, 0).high.max()) for step in range(200)) == 0
+
+
+def test_scenes_too_small_for_a_patch_fill_it_with_several_pieces(drawn):
+    ramp = np.linspace(100, 1000, 24)[:, None].repeat(24, 1)
+    assert all(patch.shape == (1, 24, 24) for patch in drawn(ramp))
+    seams = []
+    for patch in drawn(ramp, mosaic=1.0, collage=0.5):
+        assert patch.shape == (1, 32, 32)
+        assert patch.min() >= 0.0999  # no place is left empty
+        seams += [np.abs(np.diff(patch[0], axis=axis)).max(axis=1 - axis).argmax() for axis in (0, 1)]
+    assert len(set(seams)) > 10  # pieces meet anywhere
+    fits = drawn(np.linspace(100, 1000, 128)[:, None].repeat(128, 1), mosaic=1.0)
+    assert max(np.abs(np.diff(patch, axis=axis)).max() for patch in fits for axis in (1, 2)) < 0.01
 
 
 def test_shapes_are_of_every_size_and_soft_only_on_their_edge():

@@ -132,7 +132,7 @@ def test_overviews_and_masks_are_not_bands(tmp_path):
         assert len(file.pages) > 3
     with open_cube(path) as cube:
         assert cube.meta.shape() == (1, 37, 50)
-        assert "its mask is not used" in cube.meta.notes[0]
+        assert "the TIFF mask is ignored" in cube.meta.notes[0]
         np.testing.assert_array_equal(cube.read(), PIXELS[:1])
 
 
@@ -142,7 +142,7 @@ def test_a_mask_beside_the_picture_is_noted(tmp_path):
     with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=False), rasterio.open(path, "r+") as file:
         file.write_mask(np.zeros((37, 50), bool))
     assert (tmp_path / "a.tif.msk").exists()
-    assert "its mask is not used" in open_cube(path).meta.notes[0]
+    assert "the TIFF mask is ignored" in open_cube(path).meta.notes[0]
 
 
 def test_pages_that_differ_leave_the_first_and_a_note(tmp_path):
@@ -171,7 +171,7 @@ def test_that_pages_are_taken_for_bands_is_said_where_nothing_settles_it(tmp_pat
         (tmp_path / "a.hdr").write_text(words)
     meta = open_cube(tmp_path / "a.tif", axes="brc" if settled == "axes" else None).meta
     assert meta.shape() == (37, 50, 5)
-    said = "its 37 pages are taken for bands; --axes rcb if they are rows" in meta.notes
+    said = "its 37 pages are read as bands; use --axes rcb if they are rows" in meta.notes
     assert said == (settled is None)
 
 
@@ -367,7 +367,7 @@ def test_each_detector_of_enmap_has_its_part_of_the_one_list(tmp_path, part, exp
     (tmp_path / "ENMAP01-____L1B-METADATA.XML").write_text(xml)
     meta = open_cube(path).meta
     assert meta.wavelengths == meta.gains == expected
-    unused = "ENMAP01-____L1B-METADATA.XML speaks of 4 bands and the picture has 2: not used"
+    unused = "ENMAP01-____L1B-METADATA.XML describes 4 bands but the image has 2: ignored"
     assert (unused in meta.notes) == (expected is None)
 
 
@@ -392,7 +392,7 @@ def test_what_gdal_keeps_beside_a_picture_counts_where_the_picture_says_nothing(
         assert (cube.meta.wavelengths, cube.meta.wavelength_units) == ((450, 550), "Nanometers")
         assert (cube.meta.fwhm, cube.meta.good_bands) == ((5, 5), (True, False))
         said = "nodata, wavelengths, wavelength units, fwhm, good bands"
-        assert cube.meta.notes == (f"{said} taken from a.tif.aux.xml",)
+        assert cube.meta.notes == (f"{said} read from a.tif.aux.xml",)
         assert cube.beside == (beside,)
     own = {band: dict(wavelength=str(band)) for band in (1, 2)}
     path = gdal_file(tmp_path / "a.tif", PIXELS[:2].astype("i2"), nodata=-1, tags=own)

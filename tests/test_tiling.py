@@ -108,20 +108,39 @@ def test_of_all_plans_that_fit_the_one_with_the_least_work_is_taken():
     assert chosen.voxels <= 1.1 * least  # sides are tried about 12 % apart
 
 
+def test_without_a_margin_tiles_are_as_large_as_is_good_for_progress():
+    plan = plan_tiles(Window(0, 0, 1000, 1000), 4, range(100), 0, 0, 1 << 40, largest)
+    assert (plan.tile, plan.depth, plan.count) == (250, 100, 16)
+    tight = plan_tiles(Window(0, 0, 1000, 1000), 4, range(100), 0, 0, 100 * 130**2, largest)
+    assert tight.tile > 100  # not more pieces than memory wants
+
+
+def test_where_it_costs_little_a_scene_is_cut_although_it_would_fit():
+    scene = Window(0, 0, 4000, 4000)
+    assert 1 < plan_tiles(scene, 4, range(10), 8, 4, 1 << 60, largest).count <= 36
+    assert plan_tiles(Window(0, 0, 100, 100), 4, range(10), 28, 4, 1 << 60, largest).count == 1
+
+
+@given(plans)
+@settings(deadline=None)
+def test_tiles_are_counted_without_being_made(plan):
+    assert plan.count == len(plan.tiles)
+
+
 def test_the_memory_that_would_do_is_told():
-    with pytest.raises(ResourceError, match=r"takes 2,560 bytes of memory .*, 2,559 are allowed") as met:
+    with pytest.raises(ResourceError, match=r"needs 2,560 bytes of memory .*, but only 2,559 are allowed") as met:
         plan_tiles(Window(0, 0, 64, 64), 4, range(10), 4, None, 2559, largest)
-    assert "Give --memory 1MB." in str(met.value)
+    assert "Use --memory 1MB." in str(met.value)
     assert plan_tiles(Window(0, 0, 64, 64), 4, range(10), 4, None, 2560, largest).largest == 2560
 
 
 @pytest.mark.parametrize(
     ("halo", "tile", "advised"),
     [
-        (0, None, "Give --memory 3MB."),
-        (0, 20, "Give --memory 11MB or a smaller --tile."),
-        (4, None, "Give --memory 11MB. In upscale and uncertainty a smaller --halo takes less but is less exact."),
-        (None, None, "Give --memory 164MB."),
+        (0, None, "Use --memory 3MB."),
+        (0, 20, "Use --memory 11MB or a smaller --tile."),
+        (4, None, "Use --memory 11MB. In upscale and uncertainty a smaller --halo needs less but is less exact."),
+        (None, None, "Use --memory 164MB."),
     ],
 )
 def test_only_what_helps_against_too_little_memory_is_advised(halo, tile, advised):

@@ -80,7 +80,7 @@ def test_a_cube_of_bad_bands_is_left_out_and_alone_it_is_refused(cubes, tmp_path
     both = replace(plan(cubes), data=(cubes / "a.hdr", bad))
     train(both, tmp_path / "m.safetensors", watch=told.append)
     assert any("every band is marked bad" in event.text for event in told if isinstance(event, tool.Note))
-    with pytest.raises(FormatError, match="no cube with a band"):
+    with pytest.raises(FormatError, match="no cube has a usable band"):
         train(plan(bad), tmp_path / "n.safetensors")
 
 
@@ -124,10 +124,10 @@ def test_only_the_chosen_bands_of_cubes_are_learned_from(cubes, tmp_path, pdenet
     (fact,) = load_model(tmp_path / "m.safetensors").spec.data
     assert (fact["bands"], fact["bands_used"], fact["shape"]) == ([2, 9], 7, [12, 64, 72])
     ran = pdenet(*words, "--bands", "2:8", "--resume")
-    assert (ran.returncode, "other cubes or bands" in ran.stderr) == (2, True)
+    assert (ran.returncode, "different cubes or bands" in ran.stderr) == (2, True)
     ran = pdenet(*words, "--bands", "6", "--overwrite")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
-    assert "not a run of bands" in ran.stderr
+    assert "not a range of bands" in ran.stderr
 
 
 def test_a_cube_without_the_chosen_bands_is_left_out_by_its_name(cubes, tmp_path):
@@ -137,7 +137,7 @@ def test_a_cube_without_the_chosen_bands_is_left_out_by_its_name(cubes, tmp_path
     train(both, tmp_path / "m.safetensors", watch=told.append)
     notes = [event.text for event in told if isinstance(event, tool.Note)]
     assert any("few.hdr" in note and "has only 4" in note for note in notes)
-    with pytest.raises(FormatError, match="no cube with a band"):
+    with pytest.raises(FormatError, match="no cube has a usable band"):
         train(replace(both, data=(few,)), tmp_path / "n.safetensors")
 
 
@@ -146,26 +146,26 @@ def test_a_cube_without_the_chosen_bands_is_left_out_by_its_name(cubes, tmp_path
     [
         ({"recipe": "slow"}, "slow is unknown"),
         ({"recipe": "fast,breadth=3"}, "not FIELD=VALUE"),
-        ({"recipe": "fast,zoom=wide"}, "zoom=wide is not a number"),
+        ({"recipe": "fast,zoom=wide"}, "zoom=wide must be a number"),
         ({"recipe": "fast,zoom=0.5"}, "zoom must be at least 1"),
-        ({"recipe": "fast,batch=1.5"}, "batch=1.5 is not a whole number"),
-        ({"recipe": "fast,lr=NaN"}, "lr=nan is not a number"),
-        ({"recipe": "fast,grain=1.e1"}, "grain=10.0 is no share"),
+        ({"recipe": "fast,batch=1.5"}, "batch=1.5 must be a whole number"),
+        ({"recipe": "fast,lr=NaN"}, "lr=nan must be a number"),
+        ({"recipe": "fast,grain=1.e1"}, "grain=10.0 must be between 0 and 1"),
         ({"recipe": "fast,soft=+.5,zoom=.5"}, "zoom must be at least 1"),
         ({"changes": {"patch": 3}}, "--patch 3 is too small"),
         ({"config": "tiny,scale=3"}, "not FIELD=VALUE"),
         ({"steps": None, "minutes": float("nan")}, "positive"),
         ({"config": "huge"}, "huge is unknown"),
-        ({"config": "tiny,width=4.5"}, "not a whole number"),
-        ({"config": "tiny,stages=true"}, "not a whole number"),
-        ({"config": "tiny,width=99999999"}, "not a whole number up to 4,096"),
-        ({"config": "tiny,mask_start=7.5"}, "not a number from 0 to 1"),
-        ({"recipe": "fast,batch=true"}, "not a whole number"),
+        ({"config": "tiny,width=4.5"}, "must be a whole number"),
+        ({"config": "tiny,stages=true"}, "must be a whole number"),
+        ({"config": "tiny,width=99999999"}, "must be a whole number from 0 to 4,096"),
+        ({"config": "tiny,mask_start=7.5"}, "must be a number from 0 to 1"),
+        ({"recipe": "fast,batch=true"}, "must be a whole number"),
         ({"config": "tiny,breadth=3"}, "not FIELD=VALUE"),
         ({"network": "oracle"}, "oracle is unknown"),
         ({"minutes": 3}, "not both"),
         ({"steps": 0}, "positive"),
-        ({"scale": 16, "changes": {"patch": 64}}, "large enough"),
+        ({"scale": 16, "changes": {"patch": 64}}, "enough pixels and valid values"),
         ({"precision": "bf16"}, "bf16 or fp16 on cuda"),
     ],
     ids=str,
@@ -192,7 +192,7 @@ def test_a_run_starts_from_given_weights(cubes, tmp_path):
     assert start.random
     for name, weight in load_model(template).network.state_dict().items():
         assert torch.equal(start.state_dict()[name], weight)
-    with pytest.raises(ModelError, match="other shapes"):
+    with pytest.raises(ModelError, match="different shapes"):
         tool._network(plan(cubes, init=str(template), config="tiny,width=7"))
 
 
@@ -205,15 +205,15 @@ def test_a_model_knows_what_it_began_with(pdenet, cubes, tmp_path):
     assert (told["steps"], told["seed"]) == (load_model(second).spec.steps, 7)
     assert told["began_with"]["sha256"] == load_model(first).sha256
     assert told["began_with"]["began_with"] == {}
-    with pytest.raises(UsageError, match="began with another model than first"):
+    with pytest.raises(UsageError, match="was started from a model other than first"):
         train(plan(cubes, init=str(first), network="pdenet", steps=1), third, resume=True)
     last = load_model(tmp_path / "third.last.safetensors")
     unsaid = replace(last, spec=replace(last.spec, began_with={}))  # as an older version wrote it
     save_model(tmp_path / "third.last.safetensors", unsaid, training_tensors(tmp_path / "third.last.safetensors"))
     train(plan(cubes, init=str(second), steps=1), third, resume=True)
     shown = " ".join(pdenet("models", "show", third).stdout.split())
-    assert "began with second, x4" in shown
-    assert "began with first, x4" in shown
+    assert "started from second, x4" in shown
+    assert "started from first, x4" in shown
 
 
 def test_a_network_grows_by_a_stage_that_changes_nothing_at_first(cubes, tmp_path):
@@ -237,7 +237,7 @@ def test_a_wider_network_starts_as_the_one_it_grew_from(cubes, tmp_path, more):
     (grown(low) - 1).abs().sum().backward()
     assert all(stage.tail.grad.abs().flatten(1).sum(1).all() for stage in grown.stages)
     narrow = plan(cubes, init=str(file), config="tiny,width=7")
-    with pytest.raises(ModelError, match="other shapes"):
+    with pytest.raises(ModelError, match="different shapes"):
         tool._network(narrow)
 
 
@@ -252,7 +252,7 @@ def test_a_run_starts_from_the_weights_of_another_scale(cubes, tmp_path, scale):
     there = tool._network(plan(cubes, init=str(four), network="pdenet", config="tiny", scale=scale))
     assert all(torch.equal(weight, start.state_dict()[name]) for name, weight in there.state_dict().items())
     fcnn = train(plan(cubes, network="3dfcnn", config=None), tmp_path / "fcnn.safetensors").files.model
-    with pytest.raises(ModelError, match="nothing to start from"):
+    with pytest.raises(ModelError, match="cannot initialise an x"):
         tool._network(plan(cubes, init=str(fcnn), network="3dfcnn", config=None, scale=scale))
 
 

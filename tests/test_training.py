@@ -194,8 +194,10 @@ def test_adam_starts_anew_with_the_masks_if_the_recipe_says_so(scenes, fresh, st
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])
-def test_two_draws_of_a_patch_are_paid_for_being_apart(scenes, one_by_one):
-    recipe = replace(RECIPES["fast"](4), batch=3, patch=16, bands=3, energy=0.6, spectral=0.5)
+def test_wrong_steps_and_means_cost_and_two_draws_of_a_patch_are_paid_for_being_apart(scenes, one_by_one):
+    recipe = replace(
+        RECIPES["fast"](4), batch=3, patch=32, bands=3, energy=0.6, spectral=0.5, balance=0.7, mosaic=1
+    )
     patches = Patches(scenes[:1], recipe, 4, seed=0)
     network = new_network("pdenet", "tiny", 4, seed=0)
     trainer = Trainer(network, patches, Degradation(4), torch.device("cpu"))
@@ -213,6 +215,7 @@ def test_two_draws_of_a_patch_are_paid_for_being_apart(scenes, one_by_one):
                 expected += error.abs().mean() / 2
                 expected += (low - network.degrade(estimate)).square().mean() / 2
                 expected += 0.5 * (error[:, 1:] - error[:, :-1]).abs().mean() / 2
+                expected += 0.7 * error.view(1, 3, 2, 16, 2, 16).mean((3, 5)).abs().mean() / 2
             expected -= 0.6 / 2 * (first - second).abs().mean()
     assert trainer.advance(0.5).loss == pytest.approx(float(expected / 3), rel=1e-5)
 

@@ -352,9 +352,9 @@ def test_flips_make_a_network_without_chance_unsure(models, truths):
     [
         (("plain",), (4,), {}, "no model gives more than one sample"),
         (("bare",), (1,), {}, "no model gives more than one sample. Try"),
-        (("bicubic",), (8,), {"ensemble": "flips"}, "Give another than bicubic"),
+        (("bicubic",), (8,), {"ensemble": "flips"}, "Use a model other than bicubic"),
         (("bare",), (1, 2), {}, "one number of --samples"),
-        (("calibrated",), (4,), {"level": 0.9999}, r"calibrated from 0\.1 to 0\.995"),
+        (("calibrated",), (4,), {"level": 0.9999}, r"calibrated for levels from 0\.1 to 0\.995"),
     ],
 )
 def test_what_cannot_be_judged_is_said_in_a_line(models, names, samples, settings, says):
@@ -365,10 +365,10 @@ def test_what_cannot_be_judged_is_said_in_a_line(models, names, samples, setting
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--uncertainty",), "--uncertainty is for scenes that a model sharpens; give --model"),
-        (("--samples", "4"), "--samples is for scenes that a model sharpens"),
-        (("--ensemble", "flips"), "--ensemble is for scenes that a model sharpens"),
-        (("--level", "0.8"), "give --uncertainty"),
+        (("--uncertainty",), "--uncertainty applies only to models; add --model"),
+        (("--samples", "4"), "--samples applies only to models"),
+        (("--ensemble", "flips"), "--ensemble applies only to models"),
+        (("--level", "0.8"), "add --uncertainty"),
     ],
 )
 def test_wrong_options_end_in_a_line(pdenet, truths, arguments, says):

@@ -193,7 +193,7 @@ def test_a_guarantee_is_followed_by_what_flat_and_edge_are():
     promise = {"guarantee": calibration().guarantee}
     calibrated, bare = (Report({"uncertainty": {"calibration": c}}, {}, {}, 0.0) for c in (promise, None))
     (note,) = _notes(calibrated)
-    assert re.search(r"\(flat, .*\(edge, .* Flat is where the input .* at most 0\.0005 .*, edge is every", note)
+    assert re.search(r"\(flat, .*\(edge, .* Flat is where the input .* at most 0\.0005 .*; edge is every", note)
     assert list(_notes(bare)) == []
 
 
@@ -278,12 +278,12 @@ def test_nothing_is_hatched_grey_that_is_no_colour_of_the_scale():
 @pytest.mark.parametrize("shape", [(60, 80), (400, 20), (20, 400), (1, 1)])
 def test_the_picture_has_the_map_a_colour_bar_and_a_legend_for_nothing(shape):
     risk = np.linspace(0, 5, shape[0] * shape[1], dtype=np.float32).reshape(shape)
-    whole = imread(io.BytesIO(risk_png(risk, "field: std", "std, the file's numbers")))
+    whole = imread(io.BytesIO(risk_png(risk, "field: std", "std, the file's units")))
     low, high = (coloured(np.array([[v]]), 1.0)[0, 0] for v in (0.0, 1.0))
     for colour in (low, high):  # both ends are there, in the map or in the bar
         assert (np.abs(whole[..., :3].astype(int) - colour).sum(-1) < 12).sum() > 50
     risk[: shape[0] // 2] = np.nan
-    holed = imread(io.BytesIO(risk_png(risk, "field: std", "std, the file's numbers")))
+    holed = imread(io.BytesIO(risk_png(risk, "field: std", "std, the file's units")))
     grey = (np.abs(holed[..., :3].astype(int) - 204).max(-1) < 3).sum()
     assert grey > (np.abs(whole[..., :3].astype(int) - 204).max(-1) < 3).sum() or shape == (1, 1)
 

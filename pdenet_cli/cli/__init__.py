@@ -6,7 +6,7 @@ import os
 import sys
 from errno import ENOSPC
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -53,6 +53,16 @@ app.command()(calibrate)
 app.add_typer(models, name="models")
 
 
+def _way_out() -> str:
+    """What to do when memory runs out, with the options that the command has."""
+    commands: dict[str, Any] = getattr(typer.main.get_command(app), "commands", {})
+    params = next((commands[word].params for word in sys.argv[1:] if word in commands), ())
+    known = {option for param in params for option in param.opts}
+    smaller = " or ".join(option for option in ("--memory", "--tile", "--batch") if option in known)
+    fewer = f"Use fewer --bands or a smaller {smaller}, or close" if smaller else "Close"
+    return f"{fewer} other programs."
+
+
 def main() -> None:
     """Run `pdenet`; every failure that a user can act on ends in one line and its exit code."""
     # torch's threads spin while they wait for each other; beside other programs that is most of their time.
@@ -69,12 +79,12 @@ def main() -> None:
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
-        complain(ResourceError(f"Out of memory ({error}). Ask for less, or close other programs."))
+        complain(ResourceError(f"Out of memory ({error}). {_way_out()}"))
         sys.exit(ResourceError.exit_code)
     except OSError as error:
         if error.errno != ENOSPC:
             raise
-        complain(OutputError(f"No space left ({error.filename or 'where the command prints to'})."))
+        complain(OutputError(f"No space left on the disk ({error.filename or 'standard output'})."))
         sys.exit(OutputError.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

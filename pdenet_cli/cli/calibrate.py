@@ -24,13 +24,19 @@ def calibrate(
     model: Annotated[str, typer.Argument(help="A model's name or its file.")],
     scenes: Annotated[list[Path], typer.Argument(readable=False, help="Cubes that the model was not trained on.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The calibrated model.", metavar="MODEL")],
-    level: Annotated[float, typer.Option(help="The share of true values that intervals are to hold.")] = 0.9,
-    delta: Annotated[float, typer.Option(help="How probable it may be that these scenes mislead.")] = 0.1,
+    level: Annotated[float, typer.Option(help="Fraction of true values that the intervals should contain.")] = 0.9,
+    delta: Annotated[float, typer.Option(help="Accepted probability that the proved coverage is wrong.")] = 0.1,
     certify: Annotated[
-        bool, typer.Option("--certify", help="Widen until the level is proved, not only met on these scenes.")
+        bool,
+        typer.Option(
+            "--certify",
+            help="Widen until the level is proved for new scenes, not only met here.",
+        ),
     ] = False,
     part: options.Part = "whole",
-    samples: Annotated[int, typer.Option(help=f"{options.SAMPLES} Use the model with as many later.", min=1)] = 8,
+    samples: Annotated[
+        int, typer.Option(help=f"{options.SAMPLES} Use the calibrated model with the same number.", min=1)
+    ] = 8,
     ensemble: options.Ensemble = None,
     kernel: options.OtherKernel = None,
     fwhm: options.Fwhm = None,
@@ -47,11 +53,11 @@ def calibrate(
     nodata: options.Nodata = None,
     as_json: options.Json = False,
 ) -> None:
-    """Find the factors that make a model's intervals hold, on scenes whose truth is known, and write them into it.
+    """Calibrate a model's intervals on scenes whose truth is known, and write the calibrated model.
 
-    Each scene is made coarse as those that the model has learned from, or as
-    --kernel, --fwhm and --noise say, and sharpened again. Use scenes, or parts
-    of them, that the model never saw, of the kind that it will meet.
+    Each scene is degraded like the training data, or as --kernel, --fwhm and
+    --noise say, and then sharpened. Use scenes, or parts of scenes, that the
+    model has not seen and that resemble those it will be used on.
     """
     from pdenet_cli.networks.runtime import use_threads
     from pdenet_cli.tools.calibrate import calibrate as run
@@ -96,7 +102,9 @@ def calibrate(
     for name, why in done.failed.items():
         err.print(f"[bold red]{escape(name)}:[/] {escape(why)}")
     if done.failed:
-        raise BatchError(f"{len(done.failed)} of {len(scenes)} scenes failed; the others calibrated the model.")
+        raise BatchError(
+            f"{len(done.failed)} of {len(scenes)} scenes failed; the model was calibrated on the others."
+        )
 
 
 def _show(done: Calibrated) -> None:
@@ -105,7 +113,7 @@ def _show(done: Calibrated) -> None:
     made = done.calibration
     table = Table(title=f"{100 * made.level:g} % intervals", title_justify="left", box=None, pad_edge=False)
     table.add_column("scene", overflow="fold")
-    for head in ("held here\n%", "by the others' factors\n%", "mean width\n0..1"):
+    for head in ("covered\n%", "covered if held out\n%", "mean width\n0..1"):
         table.add_column(head, justify="right")
     for scene in made.scenes:
         held = (scene[name] for name in ("coverage", "unseen"))

@@ -50,60 +50,58 @@ def evaluate(
     files: Annotated[
         list[Path],
         typer.Argument(
-            readable=False, help="ESTIMATE and TRUTH; with --model any number of TRUTHs.", metavar="CUBES"
+            readable=False, help="ESTIMATE and TRUTH, or with --model any number of TRUTHs.", metavar="CUBES"
         ),
     ],
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="Score what this model makes of each TRUTH made coarse; may be given several times, "
-            "all of one scale."
+            help="Degrade each TRUTH, sharpen it with this model and score the result. Repeat for more models of "
+            "the same scale."
         ),
     ] = None,
     samples: Annotated[
         str | None,
         typer.Option(
-            help="Draws of the network; a list (1,2,5,10,20) studies how scores grow; one number with "
-            "--uncertainty.",
+            help=f"{options.SAMPLES} A list (1,2,5,10,20) shows how scores change with N. With --uncertainty: one "
+            "number.",
             metavar="N",
             show_default=SAMPLES,
         ),
     ] = None,
-    protocol: Annotated[
-        str, typer.Option(help="Whose definitions of the metrics: pdenet, mcnet, sspsr.")
-    ] = "pdenet",
+    protocol: Annotated[str, typer.Option(help="Metric definitions to use: pdenet, mcnet, sspsr.")] = "pdenet",
     part: options.Part = "whole",
     scale: Annotated[
         int | None,
         typer.Option(
-            help="Scale to try bicubic at, when no other model is given; without --model, the scale in ERGAS.",
+            help="Scale for bicubic, if it is the only --model. Without --model: the scale used in ERGAS.",
             show_default="4",
             min=1,
         ),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(help="Write a page with maps, spectra and curves.", metavar="FILE")
+        Path | None, typer.Option(help="Write an HTML page with maps, spectra and curves.", metavar="FILE")
     ] = None,
     pixel: Annotated[
         list[str] | None,
         typer.Option(
-            help="Show the spectra of this pixel on the page; may be given several times.", metavar="ROW COLUMN"
+            help="Show the spectra of this pixel on the page. Repeat for more pixels.", metavar="ROW COLUMN"
         ),
     ] = None,
     uncertainty: Annotated[
-        bool, typer.Option("--uncertainty", help="Judge how well the models know their errors; with --model.")
+        bool, typer.Option("--uncertainty", help="Also assess the models' uncertainty (needs --model).")
     ] = False,
     level: Annotated[
         float | None,
         typer.Option(
-            help="Nominal level of the intervals, with --uncertainty.", show_default="the model's own, else 0.9"
+            help="Nominal level of the intervals (needs --uncertainty).", show_default="the model's own, else 0.9"
         ),
     ] = None,
     ensemble: options.Ensemble = None,
     kernel: options.OtherKernel = None,
     fwhm: options.Fwhm = None,
     noise: options.OtherNoise = None,
-    csv: Annotated[Path | None, typer.Option(help="Write all scores, per band too.", metavar="FILE")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write all scores, also per band.", metavar="FILE")] = None,
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -116,12 +114,12 @@ def evaluate(
     nodata: options.Nodata = None,
     as_json: options.Json = False,
 ) -> None:
-    """Score an estimate against the truth, or models against bicubic on truths made coarse for them.
+    """Score an estimate against the truth, or models against bicubic on degraded truths.
 
     MPSNR, PSNR, MSSIM, SAM, RMSE, ERGAS, CC and UIQI under a named protocol.
-    Nodata and bad bands are left out, and so are, for models, bands that hold
-    one number throughout. --uncertainty adds coverage and width of the
-    intervals, AUSE, AURG, Spearman and ENCE.
+    Nodata and bad bands are left out. For models, constant bands are left out
+    too. --uncertainty adds coverage and width of the intervals, AUSE, AURG,
+    Spearman and ENCE.
     """
     from pdenet_cli.formats.output import refuse_existing, refuse_folders, write_beside
     from pdenet_cli.networks.runtime import use_threads
@@ -129,14 +127,14 @@ def evaluate(
 
     use_threads(threads)
     if pixel and html is None:
-        raise UsageError("--pixel chooses what the page shows; give --html FILE too.")
+        raise UsageError("--pixel applies only to the page; add --html FILE.")
     of_models = dict(
         uncertainty=uncertainty or None, samples=samples, ensemble=ensemble, kernel=kernel, fwhm=fwhm, noise=noise
     )
     if not model and (given := [option for option, value in of_models.items() if value is not None]):
-        raise UsageError(f"--{given[0]} is for scenes that a model sharpens; give --model too.")
+        raise UsageError(f"--{given[0]} applies only to models; add --model.")
     if level is not None and not uncertainty:
-        raise UsageError("--level is that of the intervals; give --uncertainty too.")
+        raise UsageError("--level sets the level of the intervals; add --uncertainty.")
     files_to_write = tuple(path for path in (html, csv) if path is not None)
     refuse_folders(files_to_write)
     refuse_existing(files_to_write, overwrite)
@@ -168,15 +166,15 @@ def evaluate(
     if html is not None:
         from pdenet_cli.pages.evaluation import evaluation_page
 
-        write_beside(html, evaluation_page(evaluation).encode(), overwrite=overwrite)
+        write_beside(html, evaluation_page(evaluation), overwrite=overwrite)
     if csv is not None:
-        write_beside(csv, evaluation.to_csv().encode(), overwrite=overwrite)
+        write_beside(csv, evaluation.to_csv(), overwrite=overwrite)
     for path in files_to_write if not as_json else ():
         out.print(escape(str(path)))
     for name, why in evaluation.failed.items():
         err.print(f"[bold red]{escape(name)}:[/] {escape(why)}")
     if evaluation.failed:
-        others = "; the others are scored" if evaluation.scenes else ""
+        others = "; the others were scored" if evaluation.scenes else ""
         raise BatchError(f"{len(evaluation.failed)} of {len(files)} scenes failed{others}.")
 
 
@@ -193,7 +191,9 @@ def _evaluate(
 
     if not models:
         if len(files) != 2:
-            raise UsageError(f"{len(files)} given: give ESTIMATE and TRUTH, or --model and any number of TRUTHs.")
+            raise UsageError(
+                f"Expected two cubes, ESTIMATE and TRUTH, got {len(files)}. With --model: any number of TRUTHs."
+            )
         return evaluate_files(files[0], files[1], scale, settings)
     contest = Contest(models, samples, seed, device, settings, scale)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
@@ -242,9 +242,9 @@ def _show(evaluation: Evaluation) -> None:
             out.print(judged)
             out.print()
     for scene in evaluation.scenes:
-        left = f"{scene.share_left_out:.2%} of the numbers left out ({scene.bands_left_out} bands, nodata)"
+        left = f"{scene.share_left_out:.2%} of the values left out ({scene.bands_left_out} bands, nodata)"
         size = f"{len(scene.bands)} bands, {scene.rows} x {scene.columns} pixels"
-        out.print(f"[dim]{escape(scene.name)}: {size}; {left}; 0..1 is {escape(scene.radiometry)}[/]")
+        out.print(f"[dim]{escape(scene.name)}: {size}; {left}; 0..1 scaling: {escape(scene.radiometry)}[/]")
     for remark in evaluation.remarks():
         out.print(f"[dim]{escape(remark)}[/]")
     job = evaluation.job

@@ -29,12 +29,12 @@ def info(
     nodata: options.Nodata = None,
     value_range: options.Range = None,
     quicklook: Annotated[
-        Path | None, typer.Option(help="Write an RGB picture of the cube here; one cube at a time.", metavar="PNG")
+        Path | None, typer.Option(help="Write an RGB picture to this file; one cube at a time.", metavar="PNG")
     ] = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
-    """Say what a cube is: shape, bands, place on the ground, numbers, and what a x4 output would take."""
+    """Describe a cube: size, bands, georeference, values, and the size of an x4 output."""
     from pdenet_cli.tools.describe import describe
 
     if quicklook is not None and len(files) > 1:
@@ -72,27 +72,27 @@ def _show(description: Description) -> None:
 
     row("size", f"{meta.bands} bands, {meta.rows} rows, {meta.columns} columns")
     order = {"<": "little-endian", ">": "big-endian"}.get(meta.dtype.byteorder, "")
-    row("numbers", f"{meta.dtype.name} {meta.interleave.upper()} {order}".strip())
+    row("data type", f"{meta.dtype.name} {meta.interleave.upper()} {order}".strip())
     row("variable", meta.variable)
     row("wavelengths", _wavelengths(meta))
     if meta.good_bands:
         row("bad bands", f"{meta.good_bands.count(False)} of {meta.bands} marked bad")
     if empty := sum(map(math.isnan, survey.means)):
-        row("empty bands", f"{empty} of {meta.bands} have no valid number")
+        row("empty bands", f"{empty} of {meta.bands} have no valid value")
     if same := sum(number is not None for number in survey.constant):
-        row("constant bands", f"{same} of {meta.bands} hold one number throughout")
+        row("constant bands", f"{same} of {meta.bands} have the same value everywhere")
     row("georeference", _georeference(meta.georeference))
     part = "" if survey.looked_at == 1 else f" (from {survey.looked_at:.1%} of the scene)"
     some = (meta.good_bands and not all(meta.good_bands)) or any(n is not None for n in survey.constant)
     which = " in the bands that vary and are not bad" if some else ""
     row("values", f"{survey.minimum:g} to {survey.maximum:g}{which}{part}")
     nodata = "none declared" if meta.nodata is None else f"{meta.nodata:g}"
-    row("nodata", f"{nodata}; {survey.nodata_share:.2%} of the numbers are nodata or not finite")
-    row("radiometry", f"0..1 is {radiometry.reason}")
+    row("nodata", f"{nodata}; {survey.nodata_share:.2%} of the values are nodata or not finite")
+    row("0..1 scaling", radiometry.reason)
     finer = meta.upscaled(4)
     size = f"{finer.bands} x {finer.rows} x {finer.columns}"
     row("x4 output", f"{size}, {size_text(finer.nbytes)} on disk")
-    row("memory", f"{size_text(meta.nbytes)} to hold the input whole, {size_text(finer.nbytes)} the x4 output")
+    row("memory", f"{size_text(meta.nbytes)} for the whole input, {size_text(finer.nbytes)} for the x4 output")
     for note in (*meta.notes, *survey.notes):
         row("note", note)
     out.print(table)

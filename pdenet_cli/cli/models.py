@@ -16,7 +16,10 @@ from pdenet_cli.cli import options
 from pdenet_cli.cli.console import complain, out
 from pdenet_cli.errors import ModelError
 
-QUICK = "training's quick check on some pixels and bands; pdenet evaluate takes all, often with a higher gain"
+QUICK = (
+    "from training's quick check on some pixels and bands; pdenet evaluate uses all of them and often finds a "
+    "higher gain"
+)
 
 models = typer.Typer(help="List the installed models, or show one.", invoke_without_command=True)
 
@@ -55,11 +58,13 @@ def _list(context: typer.Context, as_json: options.Json = False) -> None:
 def show(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="A model's name or its file.")],
-    plot: Annotated[Path | None, typer.Option(help="Draw its learned probabilities here.", metavar="PNG")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw its learned probabilities to this file.", metavar="PNG")
+    ] = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show how a model describes itself: network, data, recipe, scores, licence."""
+    """Show a model's description: network, data, recipe, scores, licence."""
     from pdenet_cli.models import find_model, read_header
 
     spec = read_header(find_model(model)).spec
@@ -89,7 +94,7 @@ def _lines(spec: Any) -> list[tuple[str, str]]:
         ("degradation", listed(spec.degradation)),
         ("recipe", listed(spec.recipe)),
         ("trained", f"{spec.steps:,} steps, {spec.minutes:g} minutes, seed {spec.seed}"),
-        *(("began with", text) for text in _ancestors(spec.began_with)),
+        *(("started from", text) for text in _ancestors(spec.began_with)),
         ("data", ", ".join(str(cube.get("name", "?")) for cube in spec.data)),
     ]
     if spec.gain is not None:
@@ -116,7 +121,7 @@ def _intervals(spec: Any) -> str:
     if made is None:
         return "not calibrated"
     met = f"{100 * made.level:g}% on {len(made.scenes)} scenes with {made.samples} samples ({made.ensemble})"
-    return f"{met}; proved, were new scenes like these: {made.certified_at(made.level):.1%}, δ {made.delta:g}"
+    return f"{met}; proved for new scenes like these: {made.certified_at(made.level):.1%} (δ {made.delta:g})"
 
 
 def _cubes(cubes: Any) -> Table:

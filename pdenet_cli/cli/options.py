@@ -13,7 +13,7 @@ from pdenet_cli.errors import UsageError
 def _seed(number: int) -> int:
     # A maximum of the option itself would stand in every --help, with its 19 digits.
     if number >= 2**63:
-        raise UsageError(f"--seed {number}: too large. Give less than 2^63.")
+        raise UsageError(f"--seed {number}: too large. Use a number below 2^63.")
     return number
 
 
@@ -28,18 +28,16 @@ Variable = Annotated[
 ]
 Axes = Annotated[
     str | None,
-    typer.Option(help="The order of its axes: b bands, r rows, c columns, e.g. rcb.", metavar="ORDER"),
+    typer.Option(help="Order of the axes: b bands, r rows, c columns, e.g. rcb.", metavar="ORDER"),
 ]
-Nodata = Annotated[
-    float | None, typer.Option(help="The number that stands for nothing.", show_default="what the file says")
-]
+Nodata = Annotated[float | None, typer.Option(help="The nodata value.", show_default="as declared in the file")]
 Range = Annotated[
     tuple[float, float] | None,
-    typer.Option("--range", help="The file's numbers that mean 0 and 1.", metavar="LO HI"),
+    typer.Option("--range", help="The file values to be read as 0 and 1.", metavar="LO HI"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace outputs that exist.")]
-Seed = Annotated[int, typer.Option(help="Fixes every random draw.", min=0, callback=_seed)]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random draws.", min=0, callback=_seed)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
 Threads = Annotated[int | None, typer.Option(help="CPU cores to use.", show_default="all")]
 Scale = Annotated[
@@ -52,7 +50,7 @@ ModelName = Annotated[
 Ensemble = Annotated[
     str | None,
     typer.Option(
-        help="What the samples differ in: masks, or flips of the scene too.",
+        help="How the samples differ: masks only, or also flips and rotations of the scene.",
         metavar="masks|flips",
         show_default="as the model was calibrated, else masks",
     ),
@@ -60,24 +58,27 @@ Ensemble = Annotated[
 Part = Annotated[
     str,
     typer.Option(
-        help="What is compared: whole scenes; lower-right, the quarter that `pdenet train` never trains on, seen "
-        "in its scene; lower-right-alone, the same quarter cut out beforehand."
+        help="What to compare: whole (the whole scene), lower-right (the quarter that pdenet train never trains "
+        "on, sharpened within its scene) or lower-right-alone (that quarter, cut out first)."
     ),
 ]
-KERNEL = "How the coarse cubes are made: bicubic, gaussian, or area (means of square pixels)."
+KERNEL = "How cubes are degraded: bicubic, gaussian or area (means of square pixels)."
 Fwhm = Annotated[
     float | None,
-    typer.Option(help="FWHM in coarse pixels of the Gaussian, which it implies, or of a lens before an area."),
+    typer.Option(
+        help="FWHM of the Gaussian, in coarse pixels (implies --kernel gaussian). With an area kernel: FWHM of "
+        "the lens in front of the pixels."
+    ),
 ]
-NOISE = "Noise of the coarse cubes, a share of the range."
-LEARNED = "as the model has learned"
+NOISE = "Standard deviation of the noise added to the coarse cubes, as a fraction of the 0..1 range."
+LEARNED = "as in the model's training"
 OtherKernel = Annotated[str | None, typer.Option("--kernel", help=KERNEL, show_default=LEARNED)]
 OtherNoise = Annotated[float | None, typer.Option("--noise", help=NOISE, show_default=LEARNED)]
 SAMPLES = "Monte-Carlo draws of the network."
 Samples = Annotated[int, typer.Option(help=SAMPLES, min=1)]
 Memory = Annotated[
     str | None,
-    typer.Option(help="Use at most this, e.g. 2GB.", show_default="half the free", metavar="SIZE"),
+    typer.Option(help="Memory to use at most, e.g. 2GB.", show_default="half of what is free", metavar="SIZE"),
 ]
 TileSide = Annotated[
     int | None,
@@ -86,8 +87,8 @@ TileSide = Annotated[
 Halo = Annotated[
     int | None,
     typer.Option(
-        help="Margin of a tile in input pixels; less than the network's reach is faster and less exact.",
-        show_default="the network's reach",
+        help="Margin of a tile in input pixels; less than the network's receptive field is faster but less exact.",
+        show_default="as the network needs",
         min=0,
     ),
 ]
@@ -95,12 +96,13 @@ BandRange = Annotated[
     str | None,
     typer.Option(
         "--bands",
-        help="Only these bands, counted from 0 and without the last: 10:60 are fifty.",
+        help="Use only these bands, counted from 0, LAST excluded: 10:60 is fifty bands.",
         metavar="FIRST:LAST",
     ),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on where a broken-off run stopped.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only say what it would take: output, memory, tiles, time.")
+    bool,
+    typer.Option("--dry-run", help="Only estimate outputs, disk space, memory, tiles and time; write nothing."),
 ]
 Quicklook = Annotated[bool, typer.Option("--quicklook", help="Write a PNG beside every output.")]

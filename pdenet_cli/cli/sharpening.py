@@ -133,7 +133,7 @@ def _sharpen_each(
             failed[scene] = failure(error)
             continue
         except KeyboardInterrupt:
-            err.print("Stopped." if dry_run else "Stopped. The same command with --resume goes on from here.")
+            err.print("Stopped." if dry_run else "Stopped. Continue with the same command and --resume.")
             raise typer.Exit(INTERRUPTED) from None
         if not as_json:
             _show_forecast(scene, forecast) if dry_run else _conclude(job)
@@ -178,7 +178,7 @@ def _show_forecast(scene: Path, forecast: Forecast) -> None:
     table.add_row("time", f"about {time_text(forecast.seconds)} on this machine")
     if there := forecast.in_the_way:
         others = f" and {len(there) - 1} more" if len(there) > 1 else ""
-        table.add_row("exists", escape(f"{there[0]}{others}: the run will want --overwrite"))
+        table.add_row("exists", escape(f"{there[0]}{others}: the run will need --overwrite"))
     out.print(table)
 
 
@@ -199,7 +199,7 @@ def parse_bands(text: str | None) -> slice | None:
         return None
     met = re.fullmatch(r"\s*(\d*):(\d*)\s*", text)
     if met is None:
-        raise UsageError(f"--bands {text}: not a run of bands. Write for example 10:60.")
+        raise UsageError(f"--bands {text}: not a range of bands. Write for example 10:60.")
     return slice(*(int(end) if end else None for end in met.groups()))
 
 
@@ -212,4 +212,4 @@ def parse_dtype(text: str | None) -> str | None:
             return text
     except (TypeError, ValueError, SyntaxError):  # NumPy reads more than names
         pass
-    raise UsageError(f"--dtype {text}: not a type of numbers. Use uint8, int16, uint16, float32 or another.")
+    raise UsageError(f"--dtype {text}: not a numeric data type. Use uint8, int16, uint16, float32 or another.")

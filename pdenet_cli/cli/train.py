@@ -22,9 +22,7 @@ from pdenet_cli.cli.sharpening import parse_bands
 def train(
     data: Annotated[
         list[Path],
-        typer.Argument(
-            readable=False, help="Cubes, or folders of cubes at any depth, in any format that is read."
-        ),
+        typer.Argument(readable=False, help="Cubes, or folders with cubes at any depth, in any supported format."),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model to write (.safetensors).")],
     scale: Annotated[int, typer.Option(help="How many times finer the pixels become.", min=2)] = 4,
@@ -39,7 +37,7 @@ def train(
     config: Annotated[
         str | None,
         typer.Option(
-            help="paper, tiny, or small where there is one, with changes: small,stages=3,width=24.",
+            help="paper, tiny or (some networks) small; change fields like this: small,stages=3,width=24.",
             metavar="NAME",
             show_default="small, else paper",
         ),
@@ -47,32 +45,35 @@ def train(
     recipe: Annotated[
         str,
         typer.Option(
-            help="fast: for hours of a CPU; paper: the published schedule; with changes: fast,zoom=3.",
+            help="fast (hours on a CPU) or paper (the published schedule); change fields like this: fast,zoom=3.",
             metavar="NAME",
         ),
     ] = "fast",
     minutes: Annotated[
         float | None,
-        typer.Option(help="End after so many, validation and all; not with --steps.", show_default="60 for fast"),
+        typer.Option(
+            help="Length of the run in minutes, validation included. Not together with --steps.",
+            show_default="60 for fast",
+        ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(help="End after so many steps.", show_default="150 epochs for paper")
+        int | None, typer.Option(help="Length of the run in steps.", show_default="150 epochs for paper")
     ] = None,
-    batch: Annotated[int | None, typer.Option(help="Patches in a step, over all processes.")] = None,
-    patch: Annotated[int | None, typer.Option(help="High-resolution pixels on a side of a patch.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Patches per step, over all processes.")] = None,
+    patch: Annotated[int | None, typer.Option(help="Side of a patch in high-resolution pixels.")] = None,
     patch_bands: Annotated[
-        int | None, typer.Option(help="Adjacent bands in a patch, of a network that takes any number.")
+        int | None, typer.Option(help="Adjacent bands per patch, for networks that take any number of bands.")
     ] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate at its height.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
     init: Annotated[
         str | None, typer.Option(help="Start from the weights of this model.", metavar="MODEL")
     ] = None,
     kernel: Annotated[str | None, typer.Option(help=options.KERNEL, show_default="bicubic")] = None,
     fwhm: options.Fwhm = None,
     noise: Annotated[float, typer.Option(help=options.NOISE)] = 0.0,
-    licence: Annotated[str, typer.Option(help="Under which the model may be used.")] = "not stated",
+    licence: Annotated[str, typer.Option(help="Licence of the model, stored in its header.")] = "not stated",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the checkpoint beside the model, if there is one.")
+        bool, typer.Option("--resume", help="Continue from the checkpoint beside the model, if there is one.")
     ] = False,
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
@@ -86,10 +87,10 @@ def train(
     nodata: options.Nodata = None,
     as_json: options.Json = False,
 ) -> None:
-    """Train a model on your cubes: one command, any format, stopped with Ctrl-C and resumed with --resume.
+    """Train a model on your cubes, in any format; stop with Ctrl-C and continue with --resume.
 
-    A quarter of every cube is kept for validation. The best model is written to
-    OUTPUT; the last state, a log (JSONL) and the curves (PNG) beside it.
+    A quarter of every cube is held out for validation. The best model is written
+    to OUTPUT; the last state, a log (JSONL) and the curves (PNG) beside it.
     On several GPUs: torchrun --nproc-per-node N -m pdenet_cli train ...
     """
     started = time.monotonic()
@@ -213,7 +214,9 @@ def _clock(seconds: float) -> str:
 def _conclude(trained: Any) -> None:
     files, spec = trained.files, trained.spec
     if not trained.finished:
-        err.print(f"Stopped. The state is in {escape(str(files.last))}; the same command with --resume goes on.")
+        err.print(
+            f"Stopped. The state is in {escape(str(files.last))}; continue with the same command and --resume."
+        )
     elif spec.gain is not None:
         steps = f"{spec.steps:,} steps, {spec.minutes:.1f} minutes"
         out.print(f"{escape(str(files.model))}: {spec.gain:+.2f} dB over bicubic after {steps}")

@@ -19,7 +19,8 @@ def upscale(
         typer.Option(
             "-o",
             "--output",
-            help="The cube to write, in the format of its suffix; a name without one is a folder for SCENE_x4.",
+            help="Output cube; its suffix sets the format. A name without a suffix is a folder, which receives "
+            "SCENE_x4.",
         ),
     ],
     scale: options.Scale = None,
@@ -29,7 +30,7 @@ def upscale(
         bool,
         typer.Option(
             "--with-uncertainty",
-            help="Write the maps std, share and, if the model is calibrated, interval too; pdenet uncertainty "
+            help="Also write the maps std, share and, if the model is calibrated, interval; pdenet uncertainty "
             "makes other maps and a page.",
         ),
     ] = False,
@@ -43,7 +44,7 @@ def upscale(
     value_range: options.Range = None,
     bands: options.BandRange = None,
     dtype: Annotated[
-        str | None, typer.Option(help="Type of the output numbers, e.g. float32.", show_default="the input's")
+        str | None, typer.Option(help="Data type of the output, e.g. float32.", show_default="the input's")
     ] = None,
     var: options.Variable = None,
     axes: options.Axes = None,
@@ -54,9 +55,9 @@ def upscale(
     dry_run: options.DryRun = False,
     as_json: options.Json = False,
 ) -> None:
-    """Make cubes 4 times (or --scale) finer, still georeferenced, in the input's format and numbers.
+    """Make cubes 4 times (or --scale) finer, still georeferenced, in the input's format and units.
 
-    A report (JSON) beside each output says what was done with what.
+    A JSON report beside each output records inputs, settings and versions.
     """
     draws = Draws(scale, model, samples, seed, ensemble, device, threads)
     settings = settings_of(context, maps=None if with_uncertainty else ())
@@ -71,8 +72,7 @@ def uncertainty(
         list[str] | None,
         typer.Option(
             "--map",
-            help="std, share, interval, cv, angle, consistency, risk (with --tolerance); may be given several "
-            "times.",
+            help="std, share, interval, cv, angle, consistency, risk (with --tolerance). Repeat for more maps.",
             show_default="std, share, and interval if the model is calibrated",
             metavar="MAP",
         ),
@@ -80,23 +80,23 @@ def uncertainty(
     level: Annotated[
         float | None,
         typer.Option(
-            help="Share of true values that intervals are to hold, in the mean over scenes.",
-            show_default="what the model is calibrated for",
+            help="Fraction of true values that the intervals should contain, on average over scenes.",
+            show_default="as the model was calibrated",
         ),
     ] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="Error that is still fine, in the file's numbers; adds the map risk.", min=0),
+        typer.Option(help="Largest acceptable error, in the file's units; adds the map risk.", min=0),
     ] = None,
-    levels: Annotated[int, typer.Option(help="Grey steps of the map share.", min=2)] = 256,
+    levels: Annotated[int, typer.Option(help="Grey levels of the map share.", min=2)] = 256,
     page: Annotated[
-        bool, typer.Option("--page/--no-page", help="Write a page (HTML), a picture and the sharpened cube too.")
+        bool, typer.Option("--page/--no-page", help="Also write an HTML page, a picture and the sharpened cube.")
     ] = True,
     scale: options.Scale = None,
     model: options.ModelName = None,
     samples: Annotated[
         int,
-        typer.Option(help=f"{options.SAMPLES} 2 or more, but for the map consistency.", min=1),
+        typer.Option(help=f"{options.SAMPLES} At least 2, unless consistency is the only map.", min=1),
     ] = 8,
     seed: options.Seed = 0,
     ensemble: options.Ensemble = None,
@@ -118,16 +118,16 @@ def uncertainty(
 ) -> None:
     """Map how far each pixel of the finer cube can be trusted, per band and merged over the bands.
 
-    std: standard deviation of the samples, in the file's numbers
-    share: samples whose grey level is not the mean's, percent; the paper's map
-    interval: two cubes; the share --level of true values lies between them
-    cv: std in percent of the mean
-    angle: between the samples' spectra and their mean's, degrees; only merged
-    consistency: how far the finer cube, made coarse again, is from the input
+    std: standard deviation of the samples, in the file's units
+    share: percentage of samples whose grey level differs from the mean's
+    interval: two cubes that enclose --level of the true values, on average
+    cv: std as a percentage of the mean
+    angle: mean angle between samples and their mean, degrees; only merged
+    consistency: difference between the input and the degraded finer cube
     risk: probability of an error beyond --tolerance, percent
 
-    interval and risk need a model that pdenet calibrate has seen. Files are
-    named SCENE_MAP and SCENE_MAP_merged; a report (JSON) says what they show.
+    interval and risk need a calibrated model (see pdenet calibrate). Files are
+    named SCENE_MAP and SCENE_MAP_merged; a JSON report says what they show.
     """
     from pdenet_cli.summaries import Question
 

@@ -71,10 +71,10 @@ def telling(errors: Sequence[Map]) -> list[tuple[int, int, str]]:
     stack = np.stack(errors)
     known = np.isfinite(stack).all(0)
     if not known.any():
-        return [(0, 0, "no pixel has a value")]
+        return [(0, 0, "no pixel has a valid value")]
     apart, least, mean = np.ptp(stack, 0), stack.min(0), stack.mean(0)
     typical = np.abs(mean - np.median(mean[known]))
-    found = [(least, "where every system errs most" if len(errors) > 1 else "the largest error")]
+    found = [(least, "where all systems err most" if len(errors) > 1 else "the largest error")]
     if len(errors) > 1:
         found.insert(0, (apart, "where the systems differ most"))
     places = [(*_place(np.where(known, goal, -np.inf)), why) for goal, why in found]

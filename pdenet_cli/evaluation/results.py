@@ -92,8 +92,8 @@ class Evaluation:
         """What must be known to read the scores."""
         yield from self.notes
         if partly := self.partly:
-            told = ", ".join(f"{name} of {count}" for name, count in partly.items())
-            yield f"Means of fewer scenes than {len(self.scenes)}: {told}."
+            told = ", ".join(f"{name} over {count}" for name, count in partly.items())
+            yield f"Means over fewer than {len(self.scenes)} scenes: {told}."
 
     @property
     def _values(self) -> list[dict[str, Values]]:

@@ -100,5 +100,5 @@ def scratch(folder: Path, low: Coarse, scale: int) -> Cube:
         array.reserve()
     except OSError as error:
         met = f"{meta.nbytes:,} bytes for an estimate do not fit into {folder} ({error.strerror or error})"
-        raise ResourceError(f"{met}. Point TMPDIR to a larger disk.") from error
+        raise ResourceError(f"{met}. Set TMPDIR to a folder on a larger disk.") from error
     return Cube(path, meta, array)

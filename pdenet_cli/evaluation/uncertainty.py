@@ -60,15 +60,21 @@ class Measure:
 
 
 MEASURES = (
-    Measure("AUSE/random", "", "sparsification error of the std beside that of chance: 0 best, 1 no order", 2),
-    Measure("AUSE/random of values", "", "the same with every value of every band on its own", 2),
-    Measure("AUSE", "0..1", "sparsification error of the std"),
-    Measure("AURG", "0..1", "what leaving out by the std gains over chance"),
+    Measure(
+        "AUSE/random",
+        "",
+        "sparsification error of a ranking by std, relative to a random ranking: 0 is best, 1 no better than "
+        "random",
+        2,
+    ),
+    Measure("AUSE/random of values", "", "the same, ranking every value of every band separately", 2),
+    Measure("AUSE", "0..1", "sparsification error of a ranking by std"),
+    Measure("AURG", "0..1", "gain of discarding pixels by std over discarding at random"),
     Measure("Spearman", "", "rank correlation of std and error", 2),
-    Measure("ENCE", "", "how wrong the size of the std is, bin by bin: 0 is right", 2),
+    Measure("ENCE", "", "how wrong the size of the std is, bin by bin: 0 is best", 2),
     Measure("interval coverage", "%", "true values inside the interval; the nominal level is best"),
-    Measure("interval width", "number", "mean width of the interval in the file's numbers"),
-    Measure("interval unit width", "0..1", "the same as 0..1"),
+    Measure("interval width", "number", "mean width of the interval in the file's units"),
+    Measure("interval unit width", "0..1", "the same on the 0..1 scale"),
     Measure("interval AUSE/random", "", "AUSE/random of the interval's half width at 68.3 %", 2),
     Measure("interval ENCE", "", "ENCE of that half width", 2),
 )

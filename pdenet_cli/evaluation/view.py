@@ -17,8 +17,8 @@ BLOCK_VALUES = 1 << 21
 ALONE = "lower-right-alone"
 PARTS = {
     "whole": "whole scenes",
-    "lower-right": "the lower right quarter, which training leaves out, seen in its scene",
-    ALONE: "the lower right quarter, which training leaves out, cut out beforehand",
+    "lower-right": "the lower right quarter, held out from training, sharpened within its scene",
+    ALONE: "the lower right quarter, held out from training, cut out first",
 }
 """What may be compared of a truth."""
 AS_THEY_ARE = Radiometry((1.0,), (0.0,), "0..1 already")

@@ -48,15 +48,15 @@ def open_cube(
         cube = kind.open(path, options)
         cube.writable = False
         if variable is not None and kind in ONE_ARRAY:
-            what = f"{kind.name} has one array without a name"
-            cube.meta = cube.meta.noting(f"--var {variable} is not heeded: {what}")
+            what = f"{kind.name} holds a single unnamed array"
+            cube.meta = cube.meta.noting(f"--var {variable} is ignored: {what}")
         if nodata is not None:
             cube.meta = _with_nodata(cube.meta, nodata)
         return cube
     except PdenetError:
         raise
     except MemoryError as error:
-        raise FormatError(f"{path}: needs more memory than there is ({error}).") from error
+        raise FormatError(f"{path}: needs more memory than is free ({error}).") from error
     except Exception as error:
         # The libraries below raise almost anything on a damaged file; the user needs one line.
         raise FormatError(f"{path}: cannot be read as a cube ({_one_line(error)}).") from error
@@ -67,7 +67,7 @@ def _with_nodata(meta: CubeMeta, nodata: float) -> CubeMeta:
     if meta.dtype.kind in "ui":
         ends = np.iinfo(meta.dtype)
         if not (ends.min <= nodata <= ends.max and float(nodata).is_integer()):
-            return meta.noting(f"--nodata {nodata:g} is not heeded: no {meta.dtype.name} number is this")
+            return meta.noting(f"--nodata {nodata:g} is ignored: {meta.dtype.name} data cannot hold this value")
     return replace(meta, nodata=nodata)
 
 
@@ -142,7 +142,7 @@ def output_format(path: Path) -> Format:
         if candidate.create is not None and path.suffix.lower() in candidate.suffixes:
             return candidate
     known = " ".join(writable_suffixes())
-    raise OutputError(f"{path}: no format is written with the suffix '{path.suffix}'. Use one of {known}.")
+    raise OutputError(f"{path}: no output format has the suffix '{path.suffix}'. Use one of {known}.")
 
 
 def writable_suffixes() -> tuple[str, ...]:
@@ -171,7 +171,7 @@ def _recognised(path: Path, head: bytes) -> Format:
             return candidate
     if path.is_dir():
         some = path / _pattern(path)
-        raise FormatError(f"{path}: a folder, not a cube. Give what is in it, for example {some}")
+        raise FormatError(f"{path}: a folder, not a cube. Name what is in it, for example {some}")
     names = ", ".join(f.name for f in FORMATS)
     raise FormatError(f"{path}: not a cube in any known format ({names}).")
 

@@ -26,7 +26,7 @@ class Variable:
     def __str__(self) -> str:
         name = self.name or "the array"
         if self.dtype is None:
-            return f"{name} {self.shape} not numbers" if self.shape else name
+            return f"{name} {self.shape} not numeric" if self.shape else name
         return f"{name} {self.shape} {self.dtype.name}"
 
     @property
@@ -47,9 +47,9 @@ def choose_variable(
         if found[0].dtype is None or len(found[0].shape) not in (2, 3) or 0 in found[0].shape:
             raise FormatError(f"{path}: {found[0]} is not a cube. It has {listed(some)}.")
         others = [v for v in cubes if v is not found[0]]
-        return found[0], (f"also there: {listed(others)}",) if others else ()
+        return found[0], (f"other variables: {listed(others)}",) if others else ()
     if not cubes:
-        raise FormatError(f"{path}: no three-dimensional variable of numbers. It has {listed(some)}.")
+        raise FormatError(f"{path}: no numeric three-dimensional variable. It has {listed(some)}.")
     matching = [v for v in cubes if set(v.shape) & set(wavelength_counts)]
     chosen = cubes if len(cubes) == 1 else matching
     if len(chosen) != 1:
@@ -57,8 +57,8 @@ def choose_variable(
             f"{path}: {len(cubes)} three-dimensional variables: {listed(cubes)}. Choose one with --var."
         )
     others = [v for v in cubes if v is not chosen[0]]
-    because = f"{chosen[0].name} taken because it has as many bands as the file has wavelengths"
-    return chosen[0], (f"{because}; also there: {listed(others)}",) if others else ()
+    because = f"{chosen[0].name} chosen because it has as many bands as the file has wavelengths"
+    return chosen[0], (f"{because}; other variables: {listed(others)}",) if others else ()
 
 
 def listed(variables: Sequence[Variable], most: int = 8) -> str:
@@ -101,16 +101,17 @@ def choose_axes(
         return named, ()
     fitting = {axes for axes in ("brc", "rbc", "rcb") if shape[axes.index("b")] in wavelength_counts}
     if convention and (not fitting or convention in fitting):
-        return convention, () if fitting else (f"axes taken as {spelled(convention)}, the format's custom",)
+        usual = f"axes assumed to be {spelled(convention)}, as usual for this format; change with --axes"
+        return convention, () if fitting else (usual,)
     if len(fitting) == 1:
         axes = fitting.pop()
-        return axes, (f"axes taken as {spelled(axes)}: the bands are as many as the wavelengths",)
+        return axes, (f"axes assumed to be {spelled(axes)}: the band axis is as long as the list of wavelengths",)
     odd = [i for i in range(3) if shape.count(shape[i]) == 1]
     if not fitting and len(odd) == 1:
         axes = ("brc", "rbc", "rcb")[odd[0]]
-        return axes, (f"axes taken as {spelled(axes)}: the other two are equal",)
+        return axes, (f"axes assumed to be {spelled(axes)}: the other two axes have the same length",)
     raise FormatError(
-        f"{path}: {variable.name} {shape} does not say which axis holds the bands. Say it with --axes, "
+        f"{path}: {variable.name} {shape} does not say which axis holds the bands. Set it with --axes, "
         "such as rcb for rows, columns, bands."
     )
 

@@ -49,7 +49,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         missing = f"header says {needed:,} bytes, data file has {there:,} ({needed - there:,} missing)"
         raise FormatError(f"{header_path}: {missing}. Copy {data_path.name} again.")
     if there > needed:
-        meta = meta.noting(f"{there - needed:,} bytes behind the pixels in {data_path.name} are ignored")
+        meta = meta.noting(f"{there - needed:,} bytes after the pixels in {data_path.name} are ignored")
     return Cube(header_path, meta, array, axes, files=(header_path, data_path))
 
 

@@ -99,12 +99,15 @@ class Header:
         doubts = {
             "no byte order in the header: little-endian assumed": "byte order" not in self.fields,
             f"{RPC} left out: not the coefficients of a whole scene": RPC in self.fields and where.rpc is None,
-            f"coordinate system '{self.projection}' of map info is not known: kept only in ENVI": bool(
-                self.projection and where.crs is None
+            f"coordinate system '{self.projection}' of map info is unknown: kept only in ENVI": bool(
+                self.projection and where.crs is None and where.transform is not None
+            ),
+            "map info ignored: its place, pixel size or rotation is not a number": bool(
+                self.projection and where.transform is None
             ),
         }
         lists = ("wavelength", "fwhm", "bbl", "data gain values", "data offset values")
-        doubts |= {f"{name} ignored: not all of it are numbers": self.in_words(name) for name in lists}
+        doubts |= {f"{name} ignored: not all entries are numbers": self.in_words(name) for name in lists}
         scale = self.number("reflectance scale factor")
         return CubeMeta(
             bands=bands,
@@ -146,16 +149,16 @@ class Header:
             if points and not (known is not None and known.is_geographic):
                 system = crs.DEGREES  # which they are in, whatever the pixels are
             return Georeference(crs=system, points=points)
+        turned = next((t.partition("=")[2] for t in items[7:] if t.lower().startswith("rotation")), "")
         try:
             column, row, x, y, width, height = (float(item) for item in items[1:7])
+            rotation = float(turned.strip() or 0)  # some tools name it and say nothing
         except ValueError:
             return Georeference(crs=system, native={"map info": (items[0], items[7:])})
-        rotation = next((t.partition("=")[2] for t in items[7:] if t.lower().startswith("rotation")), "")
-        rotation = rotation.strip() or "0"  # some tools name it and say nothing
-        angle = math.radians(float(rotation))
+        angle = math.radians(rotation)
         cos, sin = math.cos(angle), math.sin(angle)
         xc, xr, yc, yr = width * cos, width * sin, height * sin, -height * cos
-        if abs(float(rotation)) == UPSIDE_DOWN:
+        if abs(rotation) == UPSIDE_DOWN:
             xc, xr, yc, yr = width, 0.0, 0.0, height
         column, row = column - 1, row - 1  # the header counts pixel corners from 1
         tail = tuple(t for t in items[7:] if not t.lower().startswith("rotation"))

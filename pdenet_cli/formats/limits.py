@@ -24,7 +24,7 @@ def refuse_lie(
     """Stop where a shape of this size cannot come out of the bytes that are there, however compressed."""
     declared = math.prod(shape) * itemsize
     if declared > max(held, UNWRITTEN_BYTES if sparse else 0) * MOST_EXPANSION:
-        raise FormatError(f"{path}: {name} declares {declared:,} bytes {shape}, and the file holds only {held:,}.")
+        raise FormatError(f"{path}: {name} declares {declared:,} bytes {shape}, but the file holds only {held:,}.")
 
 
 def refuse_large_block(path: Path, name: str, nbytes: int) -> None:
@@ -40,7 +40,7 @@ def refuse_whole(path: Path, name: str, nbytes: int) -> None:
     free = free_memory()
     if nbytes > free // 2:
         raise ResourceError(
-            f"{path}: {name} has to be read as a whole, {nbytes:,} bytes with {free:,} free. "
+            f"{path}: {name} must be read as a whole: {nbytes:,} bytes with {free:,} free. "
             "Save it uncompressed or as -v7.3, which are read in parts."
         )
 

@@ -41,13 +41,13 @@ class Output:
         """Stop where a folder has the name of an output: only a cube of the same format is replaced."""
         for final in self.finals:
             if _is_there(final) and final.is_dir() and not self.format.recognises(final, b""):
-                raise OutputError(f"{final} is a folder and no {self.format.name} cube. Give another name.")
+                raise OutputError(f"{final} is a folder that holds no {self.format.name} cube. Use another name.")
 
     def refuse(self, meta: CubeMeta) -> None:
         """Stop before anything is written if the format cannot say what `meta` says, or not under this name."""
         if min(meta.shape()) < 1 or meta.interleave not in INTERLEAVES:
-            what = f"{' x '.join(map(str, meta.shape()))} numbers, {meta.interleave}"
-            raise OutputError(f"{self.path}: no cube is made of {what}.")
+            what = f"{' x '.join(map(str, meta.shape()))} values, {meta.interleave}"
+            raise OutputError(f"{self.path}: no cube can be made of {what}.")
         self.format.refuse(self.finals, meta)
 
     def create(self, meta: CubeMeta) -> Cube:
@@ -82,7 +82,7 @@ def refuse_existing(finals: tuple[Path, ...], overwrite: bool) -> None:
         if (_is_there(final) or final.is_symlink()) and not overwrite:
             raise OutputError(f"{final} exists. Use --overwrite to replace it.")
         if not final.parent.is_dir():
-            raise OutputError(f"{final.parent} is not a folder. Make it first.")
+            raise OutputError(f"{final.parent} is not a folder. Create it first.")
         if not os.access(final.parent, os.W_OK):
             raise OutputError(f"{final.parent}: no permission to write there.")
 
@@ -169,25 +169,27 @@ def _locked(path: Path) -> TextIO:
         file.close()  # a run that ended took it away after it was opened: this lock is of nothing
 
 
-def write_beside(path: Path, content: bytes, *, overwrite: bool = False) -> None:
+def write_beside(path: Path, content: bytes | str, *, overwrite: bool = False) -> None:
     """Write a small file as outputs are written: refused if it exists, never half there."""
     refuse_folders((path,))
     refuse_existing((path,), overwrite)
     part = beside(path)
+    # A text may name a file whose own name is no text: some bytes of old archives and shares are not UTF-8.
+    raw = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     try:
-        part.write_bytes(content)
+        part.write_bytes(raw)
         rename(part, path)
     except OSError as error:
-        left = ("What was there before stays.",) if path.exists() else ()
+        left = ("The existing file is unchanged.",) if path.exists() else ()
         raise unwritable(path, error, *left) from error
     finally:
         remove(part)
 
 
 def rename(part: Path, final: Path) -> None:
-    """Put a finished file in the place of a file of its name, and a finished folder in that of a folder."""
-    if part.is_dir() and final.is_dir():
-        shutil.rmtree(final)
+    """Put a finished file in the place of a file of its name, and a finished folder in that of anything."""
+    if part.is_dir():
+        remove(final)
     if part.is_file():
         with part.open("rb+") as file:
             os.fsync(file.fileno())
@@ -195,14 +197,14 @@ def rename(part: Path, final: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder that may not be there."""
-    if path.is_dir():
+    """Remove a file or a folder that may not be there; of a link, not what it leads to."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
 
 
-def unwritable(path: Path, error: OSError, left: str = "Nothing was left there.") -> PdenetError:
+def unwritable(path: Path, error: OSError, left: str = "No partial file was left.") -> PdenetError:
     """The one line for a write that the system refused, and what is `left` of the output."""
     if isinstance(error, PdenetError):
         return error

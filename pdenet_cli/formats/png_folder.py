@@ -171,7 +171,7 @@ def _head(file: Path) -> tuple[int, int, np.dtype[Any], int]:
     with file.open("rb") as opened:
         head = opened.read(33)
     if head[:8] != SIGNATURE or len(head) < 33 or head[12:16] != b"IHDR":
-        raise FormatError(f"{file}: named like a PNG, but it is none.")
+        raise FormatError(f"{file}: named like a PNG, but it is not one.")
     columns, rows, bits, colour = struct.unpack(">IIBB", head[16:26])
     if colour not in CHANNELS or bits not in (1, 2, 4, 8, 16) or not rows or not columns:
         raise FormatError(f"{file}: a PNG with {bits} bits of colour type {colour} is not a band.")

@@ -168,11 +168,11 @@ class Folder:
         zarr = _zarr()
         variable = self.variable(name)
         if variable.dtype is None:
-            raise FormatError(f"{self.path}: {variable} does not hold plain numbers.")
+            raise FormatError(f"{self.path}: {variable} does not hold plain numeric values.")
         itemsize, label = variable.dtype.itemsize, name or "the array"
         for codec in _codecs(self.header(name)):
             if codec.removeprefix("numcodecs.") not in CODECS:
-                raise FormatError(f"{self.path}: {label} is packed with '{codec}', which is not read.")
+                raise FormatError(f"{self.path}: {label} uses the codec '{codec}', which is not read.")
         place = self._place(name)
         refuse_lie(self.path, label, variable.shape, itemsize, _stored(place), sparse=True)
         array = zarr.open_array(str(place), mode="r", zarr_format=2 if (place / ".zarray").is_file() else 3)
@@ -222,7 +222,9 @@ def _zarr() -> Any:
     try:
         import zarr
     except ImportError:
-        raise FormatError("Zarr is not installed: install pdenet[zarr].") from None
+        raise FormatError(
+            "Zarr support is not installed. In the pdenet folder run: pip install '.[zarr]'"
+        ) from None
     return zarr
 
 
@@ -236,11 +238,16 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     return Cube(path, swaths.place_swath(folder, meta), array, axes)
 
 
-def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
+def _refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
     try:
-        zarr = _zarr()
+        _zarr()
     except PdenetError as error:
         raise OutputError(str(error)) from None
+    labelled.refuse(finals, meta)
+
+
+def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
+    zarr = _zarr()
     part, axes = parts[0], INTERLEAVES[meta.interleave]
     layout = labelled.layout(meta)
     kept = Folder(part) if (part / ".zgroup").is_file() else None
@@ -282,4 +289,4 @@ def _chunks(meta: CubeMeta, axes: str) -> tuple[int, ...]:
     return tuple(sizes[axis] for axis in axes)
 
 
-FORMAT = Format("Zarr", (".zarr",), _recognises, _open, _create, named=labelled.by_planes)
+FORMAT = Format("Zarr", (".zarr",), _recognises, _open, _create, refuse=_refuse, named=labelled.by_planes)

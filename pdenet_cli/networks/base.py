@@ -120,9 +120,7 @@ class Network(nn.Module):
     def starting_from(self, weights: Mapping[str, Tensor], scale: int) -> dict[str, Tensor]:
         """The weights of a network of this kind, maybe smaller or for another scale, as this one can take them."""
         if scale != self.scale:
-            raise ModelError(
-                f"a {type(self).__name__} of x{scale} gives a x{self.scale} one nothing to start from."
-            )
+            raise ModelError(f"an x{scale} {type(self).__name__} cannot initialise an x{self.scale} one.")
         return dict(weights)
 
     def new_rival(self) -> Rival | None:

@@ -60,7 +60,7 @@ class EnsembleNet(Network):
     def forward(self, low: Tensor, draw: Draw | None = None) -> Tensor:
         masks = low.new_ones(1, len(self.members)) if draw is None else draw.masks
         if len(masks) not in (1, len(low)):
-            raise ValueError(f"{len(masks)} samples for a batch of {len(low)}: give one, or one per element.")
+            raise ValueError(f"{len(masks)} samples for a batch of {len(low)}: pass one, or one per element.")
         # Which members take part must be known to spare the others; without data ("meta") it is not.
         rows = (torch.ones(masks.shape) if masks.is_meta else masks).expand(len(low), -1).tolist()
         each = zip(low.tensor_split(len(low)), rows, strict=True)

@@ -79,7 +79,7 @@ class TemplateNet(Network):
     def forward(self, low: Tensor, draw: Draw | None = None) -> Tensor:
         masks = draw.masks if draw is not None and self.random else None
         if masks is not None and len(masks) not in (1, len(low)):
-            raise ValueError(f"{len(masks)} samples for a batch of {len(low)}: give one, or one per element.")
+            raise ValueError(f"{len(masks)} samples for a batch of {len(low)}: pass one, or one per element.")
         if low.device.type != "cpu":
             return self._stages(low, masks)
         # One by one: the features stay in the cache, and the masks in the weights.

@@ -41,5 +41,5 @@ def use_threads(count: int | None) -> None:
     """Let torch use so many cores; None: as many as it likes."""
     if count is not None:
         if not 1 <= count <= MOST_THREADS:
-            raise UsageError(f"--threads {count}: give a number from 1 to {MOST_THREADS}.")
+            raise UsageError(f"--threads {count}: use a number from 1 to {MOST_THREADS}.")
         torch.set_num_threads(count)

@@ -54,7 +54,7 @@ def draw_chances(stages: Sequence[Sequence[UnitChances]], title: str) -> bytes:
     for panel in axes[-1]:
         panel.set_xlabel("channel", fontsize=8)
     if image is not None:
-        figure.colorbar(image, ax=axes, label="chance to take part", shrink=0.8)
+        figure.colorbar(image, ax=axes, label="probability of taking part", shrink=0.8)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=120)
     return picture.getvalue()

@@ -92,7 +92,7 @@ def _summary(evaluation: Evaluation) -> str:
 
 def _key(evaluation: Evaluation) -> str:
     told = (f"<b>{metric.name}</b> {escape(metric.says)}" for metric in evaluation.metrics)
-    gains = "" if evaluation.baseline is None else f" Small numbers: the difference to {evaluation.baseline}."
+    gains = "" if evaluation.baseline is None else f" Small figures: the difference from {evaluation.baseline}."
     return "; ".join(told) + f". The best of each column is bold.{gains}"
 
 
@@ -142,7 +142,7 @@ def _study(name: str, study: Study, metrics: Sequence[Metric]) -> str:
         f"<h2>More draws: {escape(name)}</h2>"
         f'<div class="scroll"><table><thead><tr><th>draws</th><th>sets</th>{head}</tr></thead>'
         f'<tbody>{"".join(rows)}</tbody></table></div><div class="charts">{charts}</div>'
-        '<p class="soft">Points: the mean over sets of draws that share none; bars: one standard deviation. '
+        '<p class="soft">Points: the mean over disjoint sets of draws; bars: one standard deviation. '
         "Dashed: the same network with every mask at 1.</p>"
     )
 
@@ -172,7 +172,7 @@ def _scene(scene: SceneResult, evaluation: Evaluation) -> Iterator[str]:
     where = f"{scene.rows} x {scene.columns} pixels from row {scene.row}, column {scene.column}; "
     yield (
         f'<p class="soft">{where}{len(scene.bands)} bands, {scene.bands_left_out} left out; '
-        f"{scene.share_left_out:.2%} of all numbers left out; 0..1 is {escape(scene.radiometry)}.</p>"
+        f"{scene.share_left_out:.2%} of all values left out; 0..1 scaling: {escape(scene.radiometry)}.</p>"
     )
     drawn = strokes(list(scene.systems), evaluation.baseline, TRUTH)
     if scene.look is not None:
@@ -184,7 +184,7 @@ def _scene(scene: SceneResult, evaluation: Evaluation) -> Iterator[str]:
     chart = line_chart(lines, _across(scene), "PSNR dB", f"PSNR of each band of {scene.name}")
     yield f'<div class="charts"><figure>{chart}</figure></div>'
     for name, trust in scene.uncertainty.items():
-        yield f"<h3>How well {escape(name)} knows its errors</h3>"
+        yield f"<h3>How well {escape(name)} predicts its errors</h3>"
         yield trust_charts(trust, f"{name} on {scene.name}")
 
 
@@ -213,7 +213,7 @@ def _maps(scene: SceneResult, look: Look) -> Iterator[str]:
         f'top:{(spot.row - scene.row + 0.5) / scene.rows:.2%}">{number}</i>'
         for number, spot in enumerate(look.spots, start=1)
     )
-    yield f"<h3>Colours (bands {bands}, stretched as the truth{thinned})</h3>"
+    yield f"<h3>Colours (bands {bands}, stretched like the truth{thinned})</h3>"
     colours = (
         _picture(image, name, "colours", marks if name == TRUTH else "") for name, image in look.colours.items()
     )
@@ -246,5 +246,5 @@ def _spectra(scene: SceneResult, look: Look, drawn: Mapping[str, Stroke]) -> Ite
 
 def _failed(failed: Mapping[str, str]) -> Iterator[str]:
     if failed:
-        yield "<h2>Scenes that failed</h2>"
+        yield "<h2>Failed scenes</h2>"
         yield "<ul>" + "".join(f"<li>{escape(n)}: {escape(why)}</li>" for n, why in failed.items()) + "</ul>"

@@ -8,7 +8,7 @@ from html import escape
 from pdenet_cli.evaluation.uncertainty import INTERVAL, Measure, Trust, kinds, mean_trust
 from pdenet_cli.pages.chart import Line, Stroke, legend, line_chart
 
-STD, HALF_WIDTH, BEST, CHANCE = "standard deviation", "interval", "best order", "chance"
+STD, HALF_WIDTH, BEST, CHANCE = "standard deviation", "interval", "best ranking", "random ranking"
 STROKES = {
     STD: Stroke("#0072b2"),
     HALF_WIDTH: Stroke("#d55e00", "7 3"),
@@ -68,8 +68,8 @@ def _sparsification(trust: Trust, where: str) -> str:
         for key, name in names.items()
         if key in trust.curves
     ]
-    says = "Sparsification: the error of the pixels that are left when the most uncertain are left out."
-    return _figure(lines, "pixels left out, %", "RMSE, 0..1", f"Sparsification, {where}", says)
+    says = "Sparsification: the error of the remaining pixels when the most uncertain ones are discarded."
+    return _figure(lines, "pixels discarded, %", "RMSE, 0..1", f"Sparsification, {where}", says)
 
 
 def _bins(trust: Trust, where: str) -> Iterator[str]:
@@ -80,15 +80,15 @@ def _bins(trust: Trust, where: str) -> Iterator[str]:
                 Line("error", numbers, trust.bins[f"error by {key}"], STROKES[BEST], marked=True),
                 Line(name, numbers, trust.bins[key], STROKES[name], marked=True),
             ]
-            says = f"Tenths of the pixels by their {what}: root mean square error and {what} of each."
-            yield _figure(lines, "tenth, the surest first", "0..1", f"Error by {what}, {where}", says)
+            says = f"Pixels in tenths by their {what}: root mean square error and {what} of each tenth."
+            yield _figure(lines, "tenth, most certain first", "0..1", f"Error by {what}, {where}", says)
 
 
 def _reliability(trust: Trust, where: str) -> str:
     nominal, met = ([100 * share for share in trust.reliability[name]] for name in ("nominal", "met"))
     lines = [
-        Line("as promised", [nominal[0], nominal[-1]], [nominal[0], nominal[-1]], STROKES[CHANCE]),
-        Line("held", nominal, met, STROKES[HALF_WIDTH], marked=True),
+        Line("nominal", [nominal[0], nominal[-1]], [nominal[0], nominal[-1]], STROKES[CHANCE]),
+        Line("measured", nominal, met, STROKES[HALF_WIDTH], marked=True),
     ]
-    says = "Reliability: the share of true values inside intervals of each level."
+    says = "Reliability: the fraction of true values inside the intervals of each level."
     return _figure(lines, "nominal level, %", "inside, %", f"Reliability, {where}", says)

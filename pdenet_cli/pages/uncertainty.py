@@ -21,7 +21,7 @@ from pdenet_cli.pages.risk import risk_png
 from pdenet_cli.pages.sight import LONGEST, Packed, Sight, Spectra, breaks, packed
 from pdenet_cli.picture import coloured, data_uri, thinned, thinning
 
-NUMBERS = "the file's numbers"
+NUMBERS = "the file's units"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def uncertainty_page(sight: Sight, spectra: Spectra, facts: Facts) -> str:
         *_views(sight, facts),
         '<output class="told" id="told" aria-live="polite"></output>',
         f'<p class="soft screen">{_help(sight, spectra)}</p>',
-        "<noscript><p>Spectra are drawn by a script of this page, which this browser does not run.</p></noscript>",
+        "<noscript><p>The spectra need JavaScript, which this browser does not run.</p></noscript>",
         *_chart(spectra, facts),
         *_levels(sight, facts),
         *_record(facts),
@@ -175,7 +175,7 @@ def _chart(spectra: Spectra, facts: Facts) -> Iterator[str]:
     yield '<output class="told" id="told-band"></output>'
     ends = "<th>low</th><th>high</th>" if spectra.band else ""
     yield (
-        '<details id="numbers" class="screen"><summary>This spectrum in numbers</summary>'
+        '<details id="numbers" class="screen"><summary>Values of this spectrum</summary>'
         f'<div class="scroll"><table><thead><tr><th>{escape(spectra.across)}</th><th>mean</th>{ends}</tr></thead>'
         '<tbody id="listed"></tbody></table></div></details>'
     )
@@ -195,7 +195,7 @@ def _levels(sight: Sight, facts: Facts) -> Iterator[str]:
             f"<td>{share_text(share)}</td><td>{meter}</td></tr>"
         )
     yield (
-        f"<table><caption>Share of the pixels with data, by {escape(facts.scale_label)}</caption><thead><tr>"
+        f"<table><caption>Fraction of the pixels with data, by {escape(facts.scale_label)}</caption><thead><tr>"
         f'<th>{escape(facts.map)}</th><th>of the scene</th><th aria-hidden="true"></th></tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table>"
     )

@@ -38,13 +38,16 @@ def sharpen(
     the numbers that mean 0 and 1, if the usual rule does not find them.
     """
     if not isinstance(posterior, Posterior):
-        raise UsageError(f"A {type(posterior).__name__} is no Posterior: give Posterior(model, N), N draws of it.")
+        raise UsageError(
+            f"Expected a Posterior, not a {type(posterior).__name__}. Pass Posterior(model, N) for N samples."
+        )
     if isinstance(pixels, np.ma.MaskedArray):
-        raise UsageError("A masked array: give pixels.filled(NUMBER) and nodata=NUMBER, so that holes stay holes.")
+        way = "Pass pixels.filled(VALUE) and nodata=VALUE, so that masked pixels stay nodata"
+        raise UsageError(f"Masked arrays are not supported. {way}.")
     pixels = np.asarray(pixels)
     if pixels.ndim != 3 or not pixels.size or pixels.dtype.kind not in "uif":
         met = f"an array of {pixels.dtype.name} with shape {pixels.shape}"
-        raise UsageError(f"{met}: give real numbers with the axes (bands, rows, columns).")
+        raise UsageError(f"Got {met}; expected real numbers with the axes (bands, rows, columns).")
     bands, rows, columns = pixels.shape
     source = Cube(Path("the array"), CubeMeta(bands, rows, columns, pixels.dtype, nodata=nodata), pixels)
     survey = Survey.of(source, sys.maxsize)

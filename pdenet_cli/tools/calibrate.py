@@ -70,7 +70,7 @@ def calibrate(
     level = LEVEL if settings.level is None else settings.level
     refuse_hopeless(len(scenes), level, delta, certify)
     if twice := first_repeated(scenes, settings):
-        raise UsageError(f"{twice} is there twice; what is proved rests on how many scenes there are.")
+        raise UsageError(f"{twice} is given twice; the proof depends on the number of different scenes.")
     if output.suffix != SUFFIX:
         raise UsageError(f"{output}: a model's name must end in {SUFFIX}.")
     source = find_model(model)
@@ -105,8 +105,8 @@ def _posterior(source: Path, samples: int, seed: int, device: str, settings: Set
     model = replace(model, spec=replace(model.spec, extra=bare))
     posterior = Posterior(model, samples, seed, ensemble)
     if len(posterior) < 2:
-        way = "--samples 2 or more" if samples < 2 else "--ensemble flips: the network itself has no chance"
-        raise UsageError(f"{model.name}: one sample has no spread. Give {way}.")
+        way = "--samples 2 or more" if samples < 2 else "--ensemble flips, because this network is not random"
+        raise UsageError(f"{model.name}: a single sample has no spread. Use {way}.")
     return posterior
 
 
@@ -133,7 +133,7 @@ def _measured(
         try:
             learned = trained_on(path, settings, posterior.model.spec)
             if learned and certify:
-                raise UsageError(f"{path}: the model was trained on this scene, which certifies nothing.")
+                raise UsageError(f"{path}: the model was trained on this scene, so it certifies nothing.")
             if learned:
                 say(f"{path}: the model was trained on this scene, so its intervals will be too narrow on others.")
             found = _errors(path, posterior, degradation, settings, partial(watch, path.name), say)
@@ -144,7 +144,7 @@ def _measured(
             failed[str(path)] = str(why)
             if len(failed) == len(scenes):
                 first = next(iter(failed.values()))
-                raise type(why)(f"None of {len(scenes)} scenes can be used; {first}") from error
+                raise type(why)(f"None of the {len(scenes)} scenes can be used; {first}") from error
             continue
         fact = {"name": path.name, "inputs": inputs[path], "part": settings.part, "learned": learned}
         known.append((fact, found))
@@ -171,7 +171,9 @@ def _hashed(scenes: Sequence[Path], settings: Settings) -> dict[Path, dict[str, 
         # Not what lies beside a picture: a copy may have lost it, or got another.
         own = tuple(sorted(inputs[path][file.name] for file in files))
         if own and own in seen:
-            raise UsageError(f"{path} is {seen[own]} again; what is proved rests on how many scenes there are.")
+            raise UsageError(
+                f"{path} is a copy of {seen[own]}; the proof depends on the number of different scenes."
+            )
         seen[own] = path
     return inputs
 

@@ -24,7 +24,7 @@ def plot_chances(name: str, picture: Path, overwrite: bool = False) -> None:
         raise ModelError(f"{model.name}: {met}, so it has learned no probabilities. Use a pdenet model.")
     stages: Any = network.stages
     chances = [[_unit(unit) for unit in stage.units] for stage in stages]
-    title = f"{model.name}: learned chances"
+    title = f"{model.name}: learned probabilities"
     write_beside(picture, draw_chances(chances, title), overwrite=overwrite)
 
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from pdenet_cli.tools.journal import Journal
 from pdenet_cli.tools.page import write_page
 
 COMPLETE = "complete"
-PARTS = "parts"  # of the journal: the files that grow
+PARTS = "files"  # of the journal: those that grow
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Delivery:
 
     @property
     def journal(self) -> Journal:
-        return Journal(self.path.with_name(f".{self.path.name}.journal"))
+        return Journal(self.path)
 
     @property
     def pages(self) -> dict[str, Path]:
@@ -88,8 +87,8 @@ class Delivery:
             own, others = files_of(scene, variable, axes) if near else ((), ())
             for file in (scene, *own, *others):
                 if met := next((final for final in taken if is_same(final, file)), None):
-                    what = "another of the scenes" if file == scene else f"a file of {scene.name}"
-                    raise OutputError(f"{met} is {what}. Write the results into a folder of their own.")
+                    what = "another input scene" if file == scene else f"a file of {scene.name}"
+                    raise OutputError(f"{met} is {what}. Write the results into a separate folder.")
 
     def refuse_existing(self) -> None:
         """Stop where something would be replaced without having been told to."""
@@ -114,18 +113,17 @@ class Delivery:
         self.refuse_existing()
         for name in self.journal.left(PARTS):
             part = self.path.with_name(Path(name).name)
-            stem = Path(part.name.removeprefix(".").removesuffix(PARTIAL)).stem
             # A run of its own may be writing an output of that name by now.
-            taken = stem != self.path.stem and any(part.parent.glob(f".{escape(stem)}.*.journal"))
+            other = Journal(part.with_name(part.name.removeprefix(".").removesuffix(PARTIAL))).path
+            taken = other != self.journal.path and other.exists()
             if part.name.endswith(PARTIAL) and not taken:
                 remove(part)
         self._discard()
-        parts = [part.name for output, _ in self.cubes.values() for part in output.parts]
-        self.journal.begin(job | {PARTS: parts})
+        self.journal.begin(job | self._parts)
 
     def begun(self, job: dict[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
         """The job as a broken-off run began it and the steps it did, if its pixels are there to go on with."""
-        begun = self.journal.resume(job)
+        begun = self.journal.resume(job | self._parts)
         if begun is None or COMPLETE in begun[1]:
             return begun
         # The first file of a cube is that of its pixels.
@@ -146,7 +144,7 @@ class Delivery:
             yield
         except Exception as error:
             if isinstance(error, (FormatError, ResourceError)) and self.journal.steps:
-                raise type(error)(f"{error} What is done is kept: go on with --resume.") from error
+                raise type(error)(f"{error} The finished tiles are kept: continue with --resume.") from error
             self._discard()
             self.journal.end()
             raise
@@ -178,6 +176,10 @@ class Delivery:
                 write_beside(picture, png(look(cube)), overwrite=True)
         if self.page and not (missing and all(path.exists() for path in self.pages.values())):
             write_page(scene, self._paths, report, **self.pages)
+
+    @property
+    def _parts(self) -> dict[str, list[str]]:
+        return {PARTS: [part.name for output, _ in self.cubes.values() for part in output.parts]}
 
     @property
     def _paths(self) -> dict[str, Path]:

@@ -46,7 +46,7 @@ def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: Settin
     with open_truth(truth, settings) as target, _open_estimate(guess, settings) as other:
         if other.meta.shape() != target.meta.shape():
             met = f"{guess} is {_size(other)} and {truth} {_size(target)}"
-            raise UsageError(f"{met} (bands x rows x columns); only cubes of one shape can be compared.")
+            raise UsageError(f"{met} (bands x rows x columns); only cubes of the same shape can be compared.")
         notes += [*_other_wavelengths(other.meta, target.meta), *_other_ground(other.meta, target.meta)]
         # All bands, as they are.
         view = truth_view(target, factor, settings, multiple=1, count=target.meta.bands, say=notes.append)
@@ -57,7 +57,7 @@ def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: Settin
         silent = [path for path, meta in ((guess, own), (truth, truths)) if not says_scale(meta)]
         scene = _result(truth.name, view, {name: View(other, radiometry, view.bands, view.part)}, factor, settings)
     job = settings.job(factor) | {"estimate": {"path": str(guess), "inputs": hashes(other.files)}}
-    note = "does not say credibly how its numbers are scaled: they are read as if they were the other cube's."
+    note = "has no credible scale factor; its values are read with the other cube's scaling."
     if len(silent) == 1:
         notes.append(f"{silent[0].name} {note}")
     metrics = PROTOCOLS[settings.protocol].metrics(factor)
@@ -89,7 +89,7 @@ def _other_wavelengths(own: CubeMeta, truth: CubeMeta) -> list[str]:
     apart = np.abs(ours - theirs).max()
     if apart <= np.median(np.abs(np.diff(theirs))) / 2:
         return []
-    return [f"The wavelengths of the two differ by up to {apart:.4g} nm; bands are compared by their number."]
+    return [f"The wavelengths of the two cubes differ by up to {apart:.4g} nm; bands are compared by number."]
 
 
 def _other_ground(own: CubeMeta, truth: CubeMeta) -> list[str]:
@@ -97,16 +97,16 @@ def _other_ground(own: CubeMeta, truth: CubeMeta) -> list[str]:
     ours, theirs = own.georeference, truth.georeference
     if ours.transform is None or theirs.transform is None:
         return []
-    told = "pixels are compared by their rows and columns."
+    told = "pixels are compared by row and column."
     codes = [(place.crs or "").upper() for place in (ours, theirs)]
     # One system has many spellings as text, but only one code.
     if codes[0] != codes[1] and all(code.startswith("EPSG:") for code in codes):
-        return [f"The two are in different coordinate systems, {codes[0]} and {codes[1]}; {told}"]
+        return [f"The two cubes are in different coordinate systems, {codes[0]} and {codes[1]}; {told}"]
     apart = theirs.strays(ours, truth.columns, truth.rows)
     if apart <= SAME_PLACE:
         return []
-    how = f"lie up to {apart:.3g} pixels apart on the" if codes[0] == codes[1] else "do not lie on the same"
-    return [f"The two {how} ground; {told}"]
+    how = f"are up to {apart:.3g} pixels apart on the" if codes[0] == codes[1] else "do not cover the same"
+    return [f"The two cubes {how} ground; {told}"]
 
 
 class Contest:
@@ -128,7 +128,7 @@ class Contest:
         self.samples, self.seed, self.settings = tuple(sorted(set(samples))), seed, settings
         paths = [name if name == BICUBIC else find_model(name).resolve() for name in models]
         if twice := [name for name, path in zip(models, paths, strict=True) if paths.count(path) > 1]:
-            raise UsageError(f"--model {twice[0]} is there twice.")
+            raise UsageError(f"--model {twice[0]} is given twice.")
         place = choose_device(device)
         models = [name for name in models if name != BICUBIC]  # which is always there
         loaded = [load_model(name, place) for name in models]
@@ -137,9 +137,9 @@ class Contest:
         )
         self.scale = self.degradation.scale
         if self.scale < 2:
-            raise UsageError(f"--scale {self.scale}: nothing would be made coarse. Give 2 or more.")
+            raise UsageError(f"--scale {self.scale}: nothing would be degraded. Use 2 or more.")
         if scale not in (None, self.scale):
-            raise UsageError(f"--scale {scale}: the model is made for x{self.scale}. Leave out --scale.")
+            raise UsageError(f"--scale {scale}: the model is made for x{self.scale}. Omit --scale.")
         self.posteriors = {BICUBIC: Posterior(bicubic_model(self.scale, place), samples=1)}
         for name, model in zip(models, loaded, strict=True):
             labels = (model.name, name, str(find_model(name).resolve()))
@@ -156,7 +156,11 @@ class Contest:
             raise UsageError("--uncertainty takes one number of --samples, not a list.")
         unsure = {system: Calibration.of(p.model.spec) for system, p in self.posteriors.items() if len(p) > 1}
         if not unsure:
-            way = "Try --ensemble flips --samples 8." if len(self.posteriors) > 1 else "Give another than bicubic."
+            way = (
+                "Try --ensemble flips --samples 8."
+                if len(self.posteriors) > 1
+                else "Use a model other than bicubic."
+            )
             raise UsageError(f"--uncertainty: no model gives more than one sample. {way}")
         return unsure
 
@@ -180,7 +184,7 @@ class Contest:
         """Score every system on every scene; one of several scenes that fails does not stop the others."""
         started = time.monotonic()
         if twice := first_repeated(scenes, self.settings):
-            raise UsageError(f"{twice} is there twice; it would count twice in the means.")
+            raise UsageError(f"{twice} is given twice; it would count twice in the means.")
         names = [path.name for path in scenes]
         results: list[SceneResult] = []
         failed: dict[str, str] = {}
@@ -223,7 +227,7 @@ class Contest:
             truth = truth_view(cube, self.scale, self.settings, multiple=self.scale, count=count, say=note)
             for system, posterior in self.posteriors.items():
                 if trained_on(path, self.settings, posterior.model.spec):
-                    note(f"{name}: {system} was trained on this scene; on others it will be worse.")
+                    note(f"{name}: {system} was trained on this scene; it will do worse on others.")
             low = coarse(truth, self.degradation, self.seed, self.settings.memory, alone=self.settings.alone)
             views: dict[str, View] = {}
             seconds: dict[str, float] = {}
@@ -263,7 +267,11 @@ class Contest:
     def _misfits(self) -> tuple[str, ...]:
         """What keeps models from doing what they can in this run, and calibrations from holding."""
         learned = ((s, p.model.spec.learned()) for s, p in self.posteriors.items() if s != BICUBIC)
-        others = [f"{s}: It has learned to undo {own}." for s, own in learned if own != self.degradation]
+        others = [
+            f"{s} was trained for {own}, not for the degradation of this run."
+            for s, own in learned
+            if own != self.degradation
+        ]
         known = ((system, self.posteriors[system], c) for system, c in self.calibrations.items() if c is not None)
         notes = ((s, note) for s, p, c in known for note in c.misfits(len(p), p.ensemble, self.degradation))
         return (*others, *(f"{system}: {note}" for system, note in notes))
@@ -295,9 +303,9 @@ def _common_degradation(models: Sequence[Model], settings: Settings) -> Degradat
     wanted = [settings.degradation(model.spec.learned()) for model in models]
     for model, other in zip(models, wanted, strict=True):
         if other != wanted[0]:
-            first = f"{models[0].name} would be tried on {wanted[0]}"
-            way = "Evaluate them one by one" + (
-                ", or give --kernel and --noise" if model.scale == models[0].scale else ""
+            first = f"{models[0].name} would be evaluated on {wanted[0]}"
+            way = "Evaluate them separately" + (
+                ", or set --kernel and --noise for both" if model.scale == models[0].scale else ""
             )
             raise UsageError(f"{first} and {model.name} on {other}. {way}.")
     return wanted[0] if wanted else None
@@ -317,7 +325,7 @@ def _result(
     compare(truth, views, tallies)
     counted = min(tally.counted for tally in tallies.values())
     if not counted:
-        raise UsageError(f"{truth.cube.path}: nothing to compare; no pixel has a value in both cubes.")
+        raise UsageError(f"{truth.cube.path}: nothing to compare; no pixel has a valid value in both cubes.")
     waves = meta.wavelengths_nm
     return SceneResult(
         name=name,

@@ -16,7 +16,12 @@ from pdenet_cli.formats.output import held
 class Journal:
     """A text file beside the outputs: the job on its first line, then one line for each finished step."""
 
-    path: Path
+    output: Path  # all of the run is named after it
+
+    @property
+    def path(self) -> Path:
+        """One for every suffix: fine.hdr and fine.img are the same files, and fine.tif has their report."""
+        return self.output.with_name(f".{self.output.stem}.journal")
 
     def held(self) -> AbstractContextManager[None]:
         """Keep other runs away from these outputs."""
@@ -42,10 +47,9 @@ class Journal:
         begun, steps = told
         differ = sorted(k for k in job if k != "plan" and job[k] != begun.get(k))
         if differ:
-            output = self.path.with_name(self.path.name.removeprefix(".").removesuffix(".journal"))
             raise OutputError(
-                f"{output}: the broken-off run had another {', '.join(differ)}. "
-                "Use the same options, or leave out --resume to start again."
+                f"{self.output}: the interrupted run used a different {', '.join(differ)}. "
+                "Use the same options, or omit --resume to start again."
             )
         return begun, steps
 

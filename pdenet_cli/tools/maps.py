@@ -18,7 +18,7 @@ from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.summaries import MAPS, MEAN, Question, Summary
 
 WITH_SAMPLES = ("std", "share")
-UNITS = {"value": "the file's numbers", "spread": "the file's numbers", "percent": "percent", "degrees": "degrees"}
+UNITS = {"value": "the file's units", "spread": "the file's units", "percent": "percent", "degrees": "degrees"}
 LEVELS = {"percent": (1, 2, 5, 10, 20, 50), "degrees": (0.1, 0.2, 0.5, 1, 2, 5)}
 OF_RANGE = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # of what 0..1 is in the file: levels of a spread
 MEDIAN_VALUES = 1 << 20
@@ -46,8 +46,9 @@ class Maps:
         for summary in self.summaries:
             self._check(summary)
         if question.level is not None and "interval" not in self.names:
-            met = "Give --map interval too" if self.calibration else "Only a calibrated model has some"
-            raise UsageError(f"--level {question.level:g} is that of the intervals. {met}, or leave out --level.")
+            none = "This model is not calibrated and has none. Omit"
+            way = "Add --map interval, or omit" if self.calibration else none
+            raise UsageError(f"--level {question.level:g} applies only to intervals. {way} --level.")
 
     def metas(self, fine: CubeMeta) -> Iterator[tuple[str, CubeMeta]]:
         """The name of each file, and what it says of itself; `fine` is what the sharpened cube says."""
@@ -125,19 +126,21 @@ class Maps:
         model, q = self.posterior.model, self.question
         if summary.needs != "nothing" and len(self.posterior) < 2:
             if self.posterior.network.random:
-                raise UsageError("--samples 1: a single sample has no uncertainty. Give 2 or more.")
-            met = f"a {model.spec.network} network has no randomness"
+                raise UsageError("--samples 1: a single sample has no uncertainty. Use 2 or more.")
+            met = f"a {model.spec.network} network is deterministic and gives no uncertainty"
             flips = "" if self.posterior.network.turns else ", or --ensemble flips --samples 8"
             hint = f"Use a pdenet model{flips}."
-            raise ModelError(f"{model.name}: {met}, so it cannot tell its uncertainty. {hint}")
+            raise ModelError(f"{model.name}: {met}. {hint}")
         if summary.name == "risk" and q.tolerance is None:
-            raise UsageError("--map risk: beyond which error? Give --tolerance in the file's numbers.")
+            raise UsageError("--map risk needs --tolerance, the largest acceptable error in the file's units.")
         if summary.name == "risk" and not np.isfinite(q.tolerance or 0):
-            raise UsageError(f"--tolerance {q.tolerance:g}: no such number is in a file.")
+            raise UsageError(f"--tolerance {q.tolerance:g}: must be a finite number.")
         if summary.needs == "calibration":
             if self.calibration is None:
                 wish = summary.name.split("_")[0]
-                raise ModelError(f"{model.name}: not calibrated, so it cannot tell {wish}. Use pdenet calibrate.")
+                raise ModelError(
+                    f"{model.name} is not calibrated, so it has no {wish} map. Run pdenet calibrate first."
+                )
             assert q.level is not None
             self.calibration.at(q.level)  # refuses a level beyond its table
 

@@ -30,7 +30,7 @@ def write_page(scene: str, cubes: Mapping[str, Path], report: Report, page: Path
             risk = opened[f"{facts.map}_merged"]
         ends = opened.get("interval_low"), opened.get("interval_high")
         text = from_cubes(opened["mean"], *ends, risk, facts, opened.get("std"))
-        write_beside(page, text.encode(), overwrite=True)
+        write_beside(page, text, overwrite=True)
         write_beside(picture, picture_from_cube(risk, facts), overwrite=True)
 
 
@@ -39,7 +39,7 @@ def _facts(scene: str, report: Report) -> Facts:
     name = next(name for name in TELLING if name in report.maps)
     told = report.maps[name]
     return Facts(
-        scene=scene,
+        scene=scene.encode("utf-8", "backslashreplace").decode(),  # fonts have no half characters
         model=job["model"]["name"],
         samples=job["samples"],
         map=name,

@@ -119,6 +119,9 @@ class Job:
         self.radiometry = Radiometry.of(self.source.meta, self.survey, settings.value_range)
         posterior.refuse_other_bands(len(self.usable))
         halo = settings.halo
+        if halo is not None and network.halo is None:
+            whole = f"{posterior.model.name} looks at the whole scene at once"
+            raise UsageError(f"--halo {halo}: {whole}; in pieces its results would be wrong. Leave out --halo.")
         if halo is None:
             halo = halo_for(posterior, self.maps.summaries, holes=self.survey.holes)
         self.plan = posterior.plan(self.source.meta.window, self.usable, halo, settings.memory, settings.tile)
@@ -143,7 +146,9 @@ class Job:
             with delivery.journal.held():
                 yield from self._work(job, started, say)
         except OSError as error:
-            left = ("What is done is kept there: go on with --resume.",) if delivery.journal.path.exists() else ()
+            left = (
+                ("The finished tiles are kept: continue with --resume.",) if delivery.journal.path.exists() else ()
+            )
             raise unwritable(delivery.report_path.parent, error, *left) from error
 
     def _work(self, job: dict[str, Any], started: float, say: Callable[[str], None]) -> Iterator[tuple[int, int]]:
@@ -151,7 +156,10 @@ class Job:
         steps: list[str] = []
         if begun is None:
             if self.delivery.journal.steps and not self.settings.resume:
-                say("A run that broke off here is begun anew; --resume would have gone on with it.")
+                say(
+                    "An interrupted run was found here and is being started again; "
+                    "--resume would have continued it."
+                )
             self.delivery.begin(job | {"plan": self._tiling})
         else:
             told, steps = begun
@@ -173,7 +181,7 @@ class Job:
             return begun
         asked = self.settings.tile is not None or self.settings.memory is not None
         if asked and begun[0]["plan"] != self._tiling:
-            say("The broken-off run had other tiles: starting again.")
+            say("The interrupted run used different tiles: starting again.")
             return None
         return begun
 
@@ -247,7 +255,8 @@ class Job:
     def _notes(self) -> tuple[str, ...]:
         """What a user should know: what was guessed in the file, and what keeps intervals from holding."""
         count, asked = len(self.posterior), self.posterior.asked
-        fewer = (f"{count} samples, not {asked}: the network itself has no chance.",) if 1 < count < asked else ()
+        met = f"{count} samples instead of {asked}: this network cannot give more different ones."
+        fewer = (met,) if 1 < count < asked else ()
         return (*self.source.meta.notes, *self.survey.notes, *fewer, *self.maps.misfits())
 
     def _report(self, job: dict[str, Any], numbers: dict[str, dict[str, Any]], seconds: float) -> Report:
@@ -295,7 +304,7 @@ def output_paths(scenes: Sequence[Path], output: Path, scale: int, *, folder: bo
     if not folder and len(scenes) == 1 and output.suffix and (not is_folder(output) or _is_store(output)):
         return [output]
     if is_file(output) or (not is_folder(output) and output.suffix.lower() in writable_suffixes()):
-        raise UsageError(f"{output}: give a folder, not the name of a file.")
+        raise UsageError(f"{output}: use a folder, not a file name.")
     try:
         output.mkdir(exist_ok=True)
     except OSError as error:

@@ -100,8 +100,8 @@ def train(
         patches = Patches(scenes, recipe, plan.degradation.scale, plan.seed, network.bands)
         parts = held_out_parts(scenes, plan.degradation, plan.seed, network.bands)
         if not parts:
-            met = "No cube is large enough, with values enough, to keep a quarter of it for validation"
-            raise UsageError(f"{met}; give a larger one.")
+            met = "No cube has enough pixels and valid values to hold out a quarter for validation"
+            raise UsageError(f"{met}. Give a larger cube.")
         tell(Note(_summary(scenes, patches, parts)))
         trainer = Trainer(network, patches, plan.degradation, device, plan.precision, processes)
         sitting = Sitting(trainer, parts, _budget(plan, patches), clock, files, _spec(plan, trainer, scenes))
@@ -131,7 +131,7 @@ def _scenes(plan: Plan, bands: int | None, tell: Watch) -> Iterator[Scene]:
             tell(Note(f"{scene.name}: {note}"))
         yield scene
     if not some:
-        raise FormatError(f"{plan.data[0]}: no cube with a band to learn from.")
+        raise FormatError(f"{plan.data[0]}: no cube has a usable band.")
 
 
 def find_cubes(plan: Plan, tell: Watch) -> Iterator[Cube]:

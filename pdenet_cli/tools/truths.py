@@ -90,7 +90,7 @@ def first_repeated(scenes: Sequence[Path], settings: Settings) -> Path | None:
 def refuse_to_replace(outputs: Sequence[Path], scenes: Sequence[Path], settings: Settings) -> None:
     """Stop before any work where an output would replace a scene, or another output."""
     if len({path.resolve() for path in outputs}) < len(outputs):
-        raise UsageError(f"{outputs[0]}: two outputs cannot have one name.")
+        raise UsageError(f"{outputs[0]}: two outputs cannot have the same name.")
     for scene in scenes if outputs else ():
         own, others = files_of(scene, settings.variable, settings.axes)
         if own:
@@ -130,11 +130,11 @@ def truth_view(
     if settings.part != "whole":
         part = held_out(size, scale) or Window(0, 0, 0, 0)
     if not part.rows or not part.columns:
-        asked = "any part" if settings.part == "whole" else "a lower-right part"
+        asked = "a comparison" if settings.part == "whole" else "a lower-right part"
         raise UsageError(f"{cube.path}: {rows} x {columns} pixels are too few for {asked} at x{scale}.")
     for row, column in settings.pixels:
         if not (part.row <= row < part.bottom and part.column <= column < part.right):
             inside = f"rows {part.row} to {part.bottom - 1}, columns {part.column} to {part.right - 1}"
-            met = f"--pixel {row} {column} is not in the part that is compared"
+            met = f"--pixel {row} {column} is outside the part that is compared"
             raise UsageError(f"{cube.path}: {met}: {inside}.")
     return View(cube, Radiometry.of(cube.meta, survey, settings.value_range), bands, part)

@@ -49,8 +49,8 @@ class Scene:
             raise FormatError(f"{cube.path}: {error}") from error
         give_back()  # what it took to read the cube before
         if 2 * part.meta.nbytes > (free := free_memory()):
-            need = f"{part.meta.nbytes:,} bytes are too many to train on with {free:,} of memory free"
-            raise ResourceError(f"{cube.path}: {need}. Cut a part of it out, or use fewer --bands.")
+            need = f"{part.meta.nbytes:,} bytes are too many to train on with {free:,} bytes of free memory"
+            raise ResourceError(f"{cube.path}: {need}. Cut out a part of it, or use fewer --bands.")
         survey = Survey.of(part)
         try:
             radiometry = Radiometry.of(part.meta, survey, value_range)

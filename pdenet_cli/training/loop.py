@@ -26,7 +26,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.seconds is None):
-            raise UsageError("Give --minutes or --steps, not both.")
+            raise UsageError("Use --minutes or --steps, not both.")
         if not 0 < (self.steps or self.seconds or 0) < math.inf:
             raise UsageError("--minutes and --steps must be positive.")
 

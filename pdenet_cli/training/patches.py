@@ -122,7 +122,7 @@ class Patches:
         self.recipe, self.scale, self.seed = recipe, scale, seed
         self.bands = bands  # the only band count the network takes; None: any
         if recipe.patch < SMALLEST * scale:
-            raise UsageError(f"--patch {recipe.patch} is too small: x{scale} needs {SMALLEST * scale} pixels.")
+            raise UsageError(f"--patch {recipe.patch} is too small: x{scale} needs at least {SMALLEST * scale}.")
         self.scenes = [
             scene
             for scene in scenes
@@ -131,7 +131,7 @@ class Patches:
         if not self.scenes:
             depth = f" and {bands} bands" if bands is not None else ""
             raise UsageError(
-                f"No cube is large enough: x{scale} needs {SMALLEST * scale} pixels on a side{depth}."
+                f"No cube is large enough: x{scale} needs at least {SMALLEST * scale} pixels on a side{depth}."
             )
         # By the root of their size: large scenes more often, small sensors still heard.
         weights = np.sqrt([scene.size[0] * scene.size[1] for scene in self.scenes])
@@ -147,7 +147,9 @@ class Patches:
         """Patch `index` of the batch of step `step`."""
         rng = np.random.default_rng([self.seed, step, index])
         scene = self.scenes[rng.choice(len(self.scenes), p=self.chances)]
-        side = min(self.recipe.patch // self.scale * self.scale, scene.largest_patch(self.scale))
+        side = self.recipe.patch // self.scale * self.scale
+        if not (self.recipe.mosaic and rng.random() < self.recipe.mosaic):
+            side = min(side, scene.largest_patch(self.scale))
         run = self._run(rng, len(scene.pixels))
         high = self._piece(rng, scene, run, side)
         if rng.random() < self.recipe.collage:
@@ -178,7 +180,15 @@ class Patches:
         return high
 
     def _piece(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> Unit:
-        """A square of a scene, `side` pixels wide: turned, mirrored, brighter or darker, at times another size."""
+        """A square of a scene, `side` pixels wide: turned, mirrored, brighter or darker, at times another size.
+
+        Where the scene has none so large, several smaller ones side by side, cut out anywhere.
+        """
+        if side > (small := scene.largest_patch(self.scale)):
+            count = -(-side // small) + 1
+            pieces = [[self._piece(rng, scene, run, small) for _ in range(count)] for _ in range(count)]
+            row, column = rng.integers(count * small - side + 1, size=2)
+            return np.block(pieces)[:, row : row + side, column : column + side]
         if self.recipe.warp and rng.random() < self.recipe.warp:
             unit = self._warped(rng, scene, run, side)
         else:

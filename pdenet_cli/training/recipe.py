@@ -38,6 +38,7 @@ class Recipe:
     clip: float = 1.0  # largest norm of a gradient
     consistency: float = 1.0  # λ of the loss
     spectral: float = 0.0  # what a wrong step from a band to the next costs, beside a wrong value
+    balance: float = 0.0  # what a wrong mean of 4 x 4 coarse pixels costs, beside a wrong value
     energy: float = 0.0  # what two draws of a patch gain by being apart: 0, nothing; 1, as far as the truth is
     chances: tuple[float, float] = (0.0, 1.0)  # where the masks' chances are kept
     gains: tuple[float, float] = (1.0, 1.0)  # a patch is multiplied by a number between these
@@ -51,21 +52,23 @@ class Recipe:
     skipping: float = 0.0  # share of patches that take every second or third band
     warp: float = 0.0  # share of pieces that are turned by any angle and stretched
     zoom: float = 1.0  # a patch is made of a window up to so many times as wide
+    mosaic: float = 0.0  # share of patches that a scene too small for one fills with several pieces
     collage: float = 0.0  # share of patches with shapes pasted in that show other places of the scene
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type == "int" and type(value) is not int:
-                raise UsageError(f"--recipe: {field.name}={value} is not a whole number.")
+                raise UsageError(f"--recipe: {field.name}={value} must be a whole number.")
             if field.type == "float" and not (type(value) in (int, float) and isfinite(value) and value >= 0):
-                raise UsageError(f"--recipe: {field.name}={value} is not a number from 0 on.")
+                raise UsageError(f"--recipe: {field.name}={value} must be a number, 0 or more.")
         if self.lr <= 0 or min(self.batch, self.patch, self.bands) < 1:
             raise UsageError("--lr, --batch, --patch and --patch-bands must be positive.")
         if self.zoom < 1 or self.average >= 1 or self.clip <= 0:
             raise UsageError("--recipe: zoom must be at least 1, average less than 1, clip more than 0.")
         if more := [name for name in SHARES if getattr(self, name) > 1]:
-            raise UsageError(f"--recipe: {more[0]}={getattr(self, more[0])} is no share of the patches; 1 is all.")
+            met = f"--recipe: {more[0]}={getattr(self, more[0])}"
+            raise UsageError(f"{met} must be between 0 and 1 (a fraction of the patches).")
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as JSON holds it."""
@@ -73,7 +76,7 @@ class Recipe:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-SHARES = ("soft", "negative", "haze", "grain", "lens", "skipping", "warp", "collage")
+SHARES = ("soft", "negative", "haze", "grain", "lens", "skipping", "warp", "mosaic", "collage")
 
 DEFAULTS = {field.name: field.default for field in fields(Recipe) if isinstance(field.default, int | float)}
 """What each number of a recipe is where nothing else is said."""
@@ -186,7 +189,7 @@ def changed(
         field, _, value = change.partition("=")
         if field not in changeable or not value:
             known = ", ".join(changeable)
-            raise UsageError(f"{option}: '{change}' is not FIELD=VALUE with a field of {known}.")
+            raise UsageError(f"{option}: '{change}' is not FIELD=VALUE; the fields are {known}.")
         try:
             values[field] = json.loads(value)
         except ValueError:

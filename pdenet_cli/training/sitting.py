@@ -72,7 +72,7 @@ def _run(spec: ModelSpec) -> dict[str, Any]:
 
 def _differing(name: str, met: Any, wanted: Any) -> str:
     if name == "data":
-        return "data differs (other cubes or bands)"
+        return "data differs (different cubes or bands)"
     if isinstance(met, Mapping):
         field = next(key for key in (*wanted, *met) if met.get(key) != wanted.get(key))
         name, met, wanted = f"{name} {field}", met.get(field), wanted.get(field)
@@ -99,14 +99,15 @@ class Sitting:
         for name, met in began.items():
             if met != (wanted := now[name]):
                 raise UsageError(
-                    f"--resume: {self.files.last} is of another run: {_differing(name, met, wanted)}."
+                    f"--resume: {self.files.last} belongs to a different run: {_differing(name, met, wanted)}."
                 )
         start, given = last.spec.began_with, self.spec.began_with
         model = load_model(self.files.model) if self.files.model.exists() else None
         replaced = model is not None and model.sha256 == given.get("sha256")  # what it began with is gone
         # An older version did not say.
         if given and start and given["sha256"] != start.get("sha256") and not replaced:
-            raise UsageError(f"--resume: {self.files.last} began with another model than {given.get('name')}.")
+            met = f"was started from a model other than {given.get('name')}"
+            raise UsageError(f"--resume: {self.files.last} {met}.")
         self.spec = replace(self.spec, began_with=start)
         if (values := last.spec.extra.get("training")) is None:
             raise ModelError(f"--resume: {self.files.last} is a model, not a checkpoint.")
@@ -142,7 +143,8 @@ class Sitting:
         except TrainingError as error:
             if first:
                 self._checkpoint()
-            kept = f"The weights before it are in {self.files.last}; try --init with it and a smaller --lr."
+            last = self.files.last
+            kept = f"The last good weights are in {last}. Try --init {last} with a smaller --lr."
             raise TrainingError(f"{error} {kept}") from error
         finally:
             if journal is not None:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pdenet_cli.degradation import Degradation
@@ -22,6 +23,7 @@ from pdenet_cli.training.processes import ALONE, Processes
 from pdenet_cli.training.recipe import Moment, changed
 
 PAIR = 2  # of a patch, where a recipe compares them
+BALANCED = 4  # coarse pixels on a side of the squares whose means a recipe compares
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -66,9 +68,9 @@ def _refuse_odd(field: str, value: Any, kinds: Collection[type]) -> None:
     if value is None and type(None) in kinds:
         return
     if float in kinds and not (type(value) in (int, float) and 0 <= value <= 1):
-        raise UsageError(f"{met} is not a number from 0 to 1.")
+        raise UsageError(f"{met} must be a number from 0 to 1.")
     if int in kinds and not (type(value) is int and 0 <= value <= MAX_SIZE):
-        raise UsageError(f"{met} is not a whole number up to {MAX_SIZE:,}.")
+        raise UsageError(f"{met} must be a whole number from 0 to {MAX_SIZE:,}.")
 
 
 def started_from(network: Network, model: Model) -> Network:
@@ -77,9 +79,9 @@ def started_from(network: Network, model: Model) -> Network:
         weights = network.starting_from(model.network.state_dict(), model.scale)
         missing, surplus = network.load_state_dict(weights, strict=False)
     except RuntimeError as error:
-        raise ModelError(f"--init {model.name}: its weights have other shapes ({_first(error)}).") from error
+        raise ModelError(f"--init {model.name}: its weights have different shapes ({_first(error)}).") from error
     if wrong := [name for name in (*missing, *surplus) if not name.endswith(".chance")]:
-        raise ModelError(f"--init {model.name}: its network is another one ({wrong[0]} does not fit).")
+        raise ModelError(f"--init {model.name}: its network is a different one ({wrong[0]} does not fit).")
     return network
 
 
@@ -207,6 +209,10 @@ class Trainer:
                 loss = loss - self.recipe.energy / 2 * (first - second).abs().mean()
             if self.recipe.spectral and estimate.shape[1] > 1:
                 loss = loss + self.recipe.spectral * (estimate - high).diff(dim=1).abs().mean()
+            if self.recipe.balance:
+                # The mean |error| is least for medians, which are too dark where bright spots are rare.
+                local = F.avg_pool2d(estimate - high, BALANCED * self.network.scale)
+                loss = loss + self.recipe.balance * local.abs().mean()
             loss = loss * len(group) / batch
             torch.autograd.backward(self.scaler.scale(loss))
             total += loss.detach()

@@ -42,21 +42,27 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     return create_labelled(parts[0], meta)
 
 
-def _create_netcdf(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
+def _refuse_netcdf(finals: tuple[Path, ...], meta: CubeMeta) -> None:
     if meta.dtype.kind not in "iuf" or meta.dtype == np.float16:
         raise OutputError(f"netCDF cannot hold {meta.dtype.name}. Use --dtype float32 or another format.")
-    return create_labelled(parts[0], meta)
 
 
 FORMAT = Format(
-    "HDF5", (".h5", ".hdf5", ".he5"), lambda path, head: is_hdf5(head), _open, _create, named=labelled.by_planes
+    "HDF5",
+    (".h5", ".hdf5", ".he5"),
+    lambda path, head: is_hdf5(head),
+    _open,
+    _create,
+    refuse=labelled.refuse,
+    named=labelled.by_planes,
 )
 NETCDF = Format(
     "netCDF",
     (".nc",),
     lambda path, head: head[:4] in CLASSIC,
     _refuse_classic,
-    _create_netcdf,
+    _create,
+    refuse=_refuse_netcdf,
     named=labelled.by_planes,
 )
 """netCDF-4 is HDF5 and opened as such; what only netCDF has is its older format, and its suffix."""

@@ -180,24 +180,24 @@ class GuardedFile:
         """Stop unless the dataset's numbers lie in this file, are really there, and can be decoded."""
         name = dataset.name
         if dataset.external:
-            raise FormatError(f"{self.path}: {name} keeps its numbers in another file, which is not read.")
+            raise FormatError(f"{self.path}: {name} stores its values in another file, which is not read.")
         if dataset.is_virtual:
             raise FormatError(f"{self.path}: {name} is a virtual dataset over other files, which are not read.")
         kind = number_type(dataset)
         if kind is None:
-            raise FormatError(f"{self.path}: {name} does not hold plain numbers ({dataset.dtype}).")
+            raise FormatError(f"{self.path}: {name} does not hold plain numeric values ({dataset.dtype}).")
         plan = dataset.id.get_create_plist()
         for place in range(plan.get_nfilters()):
             code, _, _, filter_name = plan.get_filter(place)
             if not h5py.h5z.filter_avail(code):
                 text = (filter_name or b"").decode("latin-1").strip() or "unknown"
                 raise FormatError(
-                    f"{self.path}: {name} is packed with the HDF5 filter {code} ({text[:60]}), "
+                    f"{self.path}: {name} uses the HDF5 filter {code} ({text[:60]}), "
                     "which is not installed. Repack it with h5repack -f GZIP=4."
                 )
         size = self.path.stat().st_size
         if dataset.size and not dataset.id.get_storage_size():
-            raise FormatError(f"{self.path}: {name} declares the shape {dataset.shape} but holds no numbers.")
+            raise FormatError(f"{self.path}: {name} declares the shape {dataset.shape} but holds no values.")
         sparse = dataset.chunks is not None
         refuse_lie(self.path, name, tuple(dataset.shape), kind.itemsize, size, sparse=sparse)
         offset = dataset.id.get_offset()

@@ -51,7 +51,7 @@ def place_neon(guarded: GuardedFile, meta: CubeMeta) -> CubeMeta:
         meta = meta.noting(f"{NEON_SYSTEM}/Map_Info is not understood: {told[:60]}")
     else:
         place = replace(place, crs=f"EPSG:{int(code)}") if code.isdecimal() else place
-        meta = replace(meta, georeference=place).noting(f"placed by {NEON_SYSTEM}/Map_Info")
+        meta = replace(meta, georeference=place).noting(f"georeferenced by {NEON_SYSTEM}/Map_Info")
     scale = numbers(meta.extra.get("Scale_Factor"))
     return replace(
         meta,
@@ -134,7 +134,7 @@ def read_prisma(guarded: GuardedFile) -> tuple[CubeMeta, Sliceable, str]:
         extra={n: v for n, v in said.items() if not n.startswith(used) and not _is_long(v)},
         notes=(
             "PRISMA L2D: VNIR and SWIR joined by ascending wavelength, overlapping bands kept",
-            "0 taken for nodata, as PRISMA fills what it did not see",
+            "0 read as nodata, which PRISMA uses for unseen pixels",
         ),
     )
     return meta, SortedBands(sources, order), "rbc"

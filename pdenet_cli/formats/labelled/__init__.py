@@ -72,7 +72,7 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
     fields, rest = words.understood(said | {n: v for n, v in beside.items() if n not in said}, sizes["b"])
     if "nodata" not in fields and fill:  # 0 is everybody's default, and data
         fields["nodata"] = fill
-        more = (*more, f"its fill value {fill:.10g} is taken for nodata")
+        more = (*more, f"its fill value {fill:.10g} is read as nodata")
     place, doubts = placing.placed(store, chosen.name, said, along)
     meta = CubeMeta(
         bands=sizes["b"],
@@ -109,7 +109,7 @@ def _pixels(store: Store, name: str) -> tuple[Sliceable, list[str], tuple[str, .
     if axis is None:
         return array, dimensions, ()
     called = dimensions.pop(axis) if axis < len(dimensions) else ""
-    return WithoutAxis(array, axis), dimensions, (f"{called or 'an axis'} has the length 1 and is left out",)
+    return WithoutAxis(array, axis), dimensions, (f"{called or 'an axis'} has length 1 and is ignored",)
 
 
 def _without_sign(said: Mapping[str, Any], kind: np.dtype[Any]) -> dict[str, Any]:
@@ -157,10 +157,14 @@ def by_planes(path: Path, meta: CubeMeta) -> CubeMeta:
     return replace(meta, interleave="bsq") if meta.interleave == "bil" else meta
 
 
+def refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
+    """Stop before anything is written if no such cube has these numbers."""
+    if meta.dtype.kind == "c":
+        raise OutputError(f"HDF5, netCDF and Zarr cubes cannot hold {meta.dtype.name}. Use ENVI or TIFF.")
+
+
 def layout(meta: CubeMeta) -> list[Part]:
     """The arrays that hold a cube and all that it says; the pixels come last."""
-    if meta.dtype.kind == "c":
-        raise OutputError(f"HDF5, netCDF and Zarr cubes hold no {meta.dtype.name}. Use ENVI or TIFF.")
     parts = [*_coordinates(meta.georeference, meta.rows, meta.columns)]
     said = words.spoken(meta)
     fill = fill_value(meta)

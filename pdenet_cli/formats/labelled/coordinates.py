@@ -94,10 +94,10 @@ def placed(where: Georeference, rows: Coordinate, columns: Coordinate) -> tuple[
     for axis in (rows, columns):
         line, factor = axis.line(), axis.factor(system)
         if line is None or factor is None:
-            why = "not evenly spaced" if line is None else f"in '{axis.units}', not in units of the ground"
-            return where, (f"not placed by its coordinates: {axis.name} is {why}",)
+            why = "not evenly spaced" if line is None else f"in '{axis.units}', which is not a length or an angle"
+            return where, (f"not georeferenced by its coordinates: {axis.name} is {why}",)
         if not axis.is_understood:
-            doubts += (f"{axis.name} is in '{axis.units}', taken for the unit of its coordinate system",)
+            doubts += (f"{axis.name} is in '{axis.units}', assumed to be the unit of its coordinate system",)
         lines.append((line[0] * factor, line[1] * factor))
     (y0, yr), (x0, xc) = lines
     return replace(where, crs=code, transform=(x0, xc, 0.0, y0, 0.0, yr)), doubts

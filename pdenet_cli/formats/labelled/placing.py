@@ -84,13 +84,14 @@ def _by_coordinates(
     found, doubts = coordinates.placed(place, known[0], known[1])
     for axis, unit in zip((rows, columns), known, strict=True):
         if not axis.units and found is not place:
-            doubts += (f"{axis.name} has no unit, taken for {unit.units}",)
+            doubts += (f"{axis.name} has no unit, assumed to be in {unit.units}",)
     if place.transform is None or found.transform is None:
         return found, doubts
     if place.transform[2] or place.transform[4] or _agree(place.transform, found.transform, rows, columns):
         return place, ()
     # Whoever cuts or flips a scene moves the coordinates with the pixels; a text stays as it was.
-    note = f"GeoTransform does not agree with {columns.name} and {rows.name}, which are taken"
+    names = f"{columns.name} and {rows.name}"
+    note = f"GeoTransform disagrees with the coordinates {names}; the coordinates are used"
     return replace(found, anchor=(0.0, 0.0), rpc=None), (*doubts, note)
 
 

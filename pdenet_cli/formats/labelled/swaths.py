@@ -41,7 +41,7 @@ def place_swath(store: Store, meta: CubeMeta) -> CubeMeta:
             return meta
         found = placed(store, meta, lat, lon)
     except FormatError:
-        return meta.noting(f"not placed: {lat} and {lon} cannot be read")
+        return meta.noting(f"not georeferenced: {lat} and {lon} cannot be read")
     return found if len({(point.x, point.y) for point in found.georeference.points}) >= FEWEST else meta
 
 
@@ -78,7 +78,7 @@ def placed(store: Store, meta: CubeMeta, lat: str, lon: str) -> CubeMeta:
             for column in _spread(meta.columns)
             if abs(y[column]) <= 90 and abs(x[column]) <= 360  # false for NaN and for the fill value
         ]
-    note = f"in sensor geometry: placed by {len(points)} points out of {lat} and {lon}"
+    note = f"in sensor geometry: georeferenced by {len(points)} ground control points from {lat} and {lon}"
     place = Georeference(crs=crs.DEGREES, points=_unbroken(points))
     return replace(meta, georeference=place).noting(note)
 

@@ -98,7 +98,7 @@ def _cube(
     place = {n: v for n, v in own.items() if n in words.PLACE} if ours else words.place_words(own)
     fields, rest = _said(scopes, chosen, sizes["b"], place)
     if (spectrum := _spectrum(own)) is not None and list(fields.get("wavelengths", ())) == own[spectrum]:
-        more = (*more, f"{spectrum} taken for the wavelengths of the bands")
+        more = (*more, f"{spectrum} read as the wavelengths of the bands")
     assert chosen.dtype is not None
     meta = CubeMeta(
         bands=sizes["b"],
@@ -117,7 +117,7 @@ def _cube(
 
 def _trusted(path: Path, chosen: Variable, guarded: GuardedFile | None) -> Sliceable:
     if chosen.array is None:
-        raise FormatError(f"{path}: {chosen} holds another number of bytes than its size says.")
+        raise FormatError(f"{path}: {chosen} does not hold as many bytes as its size says.")
     if guarded is not None and isinstance(chosen.array, GuardedArray):
         guarded.trust(chosen.array.dataset)
     if isinstance(chosen.array, v5.InflatedArray):
@@ -240,10 +240,13 @@ def _fold(
     return folded, "crb" if bands_first else "bcr", (note,)
 
 
-def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
-    part, axes = parts[0], CUSTOM[::-1]
+def _refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
     if meta.dtype.str[1:] not in v5.CLASSES.values():
         raise OutputError(f"MATLAB cannot hold {meta.dtype.name}. Use --dtype float32 or another format.")
+
+
+def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
+    part, axes = parts[0], CUSTOM[::-1]
     name = meta.variable if re.fullmatch(r"[A-Za-z]\w{0,62}", meta.variable or "", re.ASCII) else "cube"
     small = words.spoken(meta) | words.spoken_place(meta.georeference)
     if meta.extra:
@@ -267,4 +270,4 @@ def _create_v5(
     return array
 
 
-FORMAT = Format("MATLAB", (".mat",), _recognises, _open, _create)
+FORMAT = Format("MATLAB", (".mat",), _recognises, _open, _create, refuse=_refuse)

@@ -73,7 +73,7 @@ class _Stream:
         while len(taken) < count:
             piece = self._piece(min(count - len(taken), 1 << 20))
             if not piece:
-                raise FormatError(f"{self.path}: a variable ends in its middle. Copy the file again.")
+                raise FormatError(f"{self.path}: a variable is cut off. Copy the file again.")
             taken += piece
         self.position += count
         return taken
@@ -146,7 +146,7 @@ class _Reader:
             kind, count = struct.unpack(self.order + "II", self.stream.read(8))
             if count > length * MOST_EXPANSION:
                 raise FormatError(
-                    f"{self.path}: a variable declares {count:,} bytes, and the file holds {length:,} of it."
+                    f"{self.path}: a variable declares {count:,} bytes, but the file holds only {length:,}."
                 )
             if kind == MATRIX:
                 yield from self._matrix(count, "", 0)

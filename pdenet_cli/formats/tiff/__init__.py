@@ -67,15 +67,15 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         told.pop("description", None)
     meta = replace(meta, extra=told | dict(meta.extra))
     if geokeys.is_unknown(meta.georeference):
-        meta = meta.noting("the coordinate system of its geo keys is not known: kept only in TIFF")
+        meta = meta.noting("the coordinate system of its geo keys is unknown: kept only in TIFF")
     if masked:
-        meta = meta.noting("its mask is not used: what lies under it counts, unless it is nodata")
+        meta = meta.noting("the TIFF mask is ignored: masked pixels count as data unless they are nodata")
     meta, pam = with_pam(path, meta)
     meta, spectral = _with_neighbour(path, meta)
     meta, world = _placed(path, meta)
     # Who writes an array of rows, columns and bands with tifffile gets a page for each row.
     if found.stacked and options.axes is None and not _settles(meta, tags):
-        meta = meta.noting(f"its {meta.bands} pages are taken for bands; --axes rcb if they are rows")
+        meta = meta.noting(f"its {meta.bands} pages are read as bands; use --axes rcb if they are rows")
     return Cube(path, meta, found.array, axes, beside=(*pam, *spectral, *world))
 
 
@@ -123,9 +123,9 @@ def _with_neighbour(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, .
     known = {n: v for n, v in lists.items() if isinstance(v, str) or len(v) == meta.bands}
     if "wavelengths" not in known:
         told = len(said.get("wavelengths", ()))
-        met = f"{file.name} speaks of {told} bands and the picture has {meta.bands}: not used"
+        met = f"{file.name} describes {told} bands but the image has {meta.bands}: ignored"
         return (meta.noting(met) if told else meta), ()
-    return replace(meta, **known).noting(f"spectral metadata taken from the file beside {path.name}"), (file,)
+    return replace(meta, **known).noting(f"spectral metadata read from the file beside {path.name}"), (file,)
 
 
 def _enmap_bands(path: Path, count: int) -> tuple[Path, dict[str, Any]] | None:
@@ -166,7 +166,7 @@ def _placed(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, ...]]:
         return meta, ()
     unread = files.get(f"{path.name}.aux.xml".lower())
     if unread is not None and PLACE_IN_XML.search(_beginning(unread)):
-        meta = meta.noting(f"{unread.name}, which says where it lies, is not read")
+        meta = meta.noting(f"the georeference in {unread.name} is not read")
     names = (f"{path.stem}.tfw", f"{path.name}w", f"{path.stem}.wld")
     world = next((files[name.lower()] for name in names if name.lower() in files), None)
     if world is None:
@@ -175,7 +175,7 @@ def _placed(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, ...]]:
     if transform is None:
         return meta.noting(f"{world.name} is ignored: not the six numbers of a world file"), ()
     placed = replace(meta, georeference=replace(where, transform=transform))
-    return placed.noting(f"placed by {world.name}"), (world,)
+    return placed.noting(f"georeferenced by {world.name}"), (world,)
 
 
 def _beginning(path: Path) -> bytes:
@@ -209,4 +209,4 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     return Cube(path, meta, array, axes)
 
 
-FORMAT = Format("TIFF", (".tif", ".tiff"), _recognises, _open, _create)
+FORMAT = Format("TIFF", (".tif", ".tiff"), _recognises, _open, _create, refuse=tiff_header.refuse)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,11 +30,15 @@ def is_planar(meta: CubeMeta) -> bool:
     return meta.bands > 1 and meta.interleave != "bip"
 
 
-def header(meta: CubeMeta) -> bytes:
-    """A TIFF without its pixels, which belong right behind it; BigTIFF if a classic one cannot hold them."""
+def refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
+    """Stop before anything is written if no TIFF has such numbers, or so many bands."""
     if meta.dtype.kind not in SAMPLE_FORMATS or meta.bands > MAX_BANDS:
         met = f"{meta.bands:,} bands" if meta.bands > MAX_BANDS else meta.dtype.name
         raise OutputError(f"TIFF cannot hold {met}. Use another format, or --dtype float32.")
+
+
+def header(meta: CubeMeta) -> bytes:
+    """A TIFF without its pixels, which belong right behind it; BigTIFF if a classic one cannot hold them."""
     classic = _header(meta, big=False)
     return classic if len(classic) + meta.nbytes < CLASSIC_BYTES else _header(meta, big=True)
 

@@ -91,7 +91,7 @@ def picture(path: Path, file: Any) -> Picture:
             _check_segments(path, other)
         pages = SegmentArray(path, dtype, (len(whole), rows, columns), tuple(alike), page.decode)
         return Picture(pages, "brc", page, stacked=True)
-    left = f"{len(whole) - 1} further pages are left out: not one band each of one size"
+    left = f"{len(whole) - 1} further pages are ignored: not single bands of the same size"
     notes = (left,) if len(whole) > 1 else ()
     shape, axes = ((rows, columns, samples), "rcb") if samples > 1 else ((planes, rows, columns), "brc")
     if page.is_final:
@@ -129,7 +129,7 @@ def _check_page(path: Path, page: Page) -> None:
         raise FormatError(f"{path}: a volume of {page.imagedepth} slices, not a cube of bands.")
     if page.dtype is None:
         kind = f"{page.bitspersample} bits, sample format {page.sampleformat}"
-        raise FormatError(f"{path}: numbers of this kind are not read ({kind}).")
+        raise FormatError(f"{path}: values of this kind are not read ({kind}).")
     if page.compression not in COMPRESSIONS:
         known = ", ".join(dict.fromkeys(COMPRESSIONS.values()))
         raise FormatError(f"{path}: compression {int(page.compression)} is not read. Use one of {known}.")

@@ -41,7 +41,7 @@ def with_pam(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, ...]]:
     if not new.keys() - {"wavelength_units"}:
         return meta, ()
     words = ", ".join(name.replace("_", " ") for name in new)
-    return replace(meta, **new).noting(f"{words} taken from {file.name}"), (file,)
+    return replace(meta, **new).noting(f"{words} read from {file.name}"), (file,)
 
 
 def _nodata(root: Any) -> dict[str, Any]:
