@@ -1,21 +1,24 @@
 """pdenet: sharper hyperspectral images, and how far each pixel can be trusted.
 
-The map of the house; imports only go down (a test enforces it):
+The map of the house; imports only go down, and rooms of one storey leave each other alone (a test reads this):
 
-    7 cli/           Typer: parse, call one tool, print; main() turns PdenetError into a line and an exit code
-    6 tools/         the verbs on paths: paths in, a report out
-      pages/         results as pages and plots for people
-      evaluation/    systems on trial: a truth made coarse, estimates, scores, how they look
-    5 inference.py   Posterior and the one loop super_resolve
-      training/      patches, recipes, the training loop and its checkpoints
-    4 models.py      weights files that describe themselves
-      calibration.py from the spread of samples to intervals that hold
-    3 networks/      torch; the NETWORKS table
-      formats/       the FORMATS table, open_cube, create_cube
-      degradation.py  tiling.py  summaries.py  metrics.py  picture.py  risk_control.py  report.py
-    2 cube.py        Window, CubeMeta, Cube
-      georeference.py  survey.py  radiometry.py
-    1 errors.py      PdenetError and its children, each with its exit code
+    14 cli/             Typer: parse, call one tool, print; main() turns PdenetError into a line and an exit code
+    13 tools/           the verbs on paths: paths in, a report out
+    12 pages/           results as pages and plots for people
+    11 evaluation/      systems on trial: a truth made coarse, estimates, scores, how they look
+    10 inference.py     Posterior and the one loop super_resolve
+       training/        patches, recipes, the training loop and its checkpoints
+     9 calibration.py   from the spread of samples to intervals that hold
+     8 models.py        weights files that describe themselves
+     7 networks/        torch; the NETWORKS table
+       formats/         the FORMATS table, open_cube, create_cube
+       tiling.py  summaries.py  metrics.py  picture.py  risk_control.py  report.py
+     6 degradation.py   how a coarser sensor would have seen a scene
+     5 radiometry.py    between the file's numbers and the network's 0..1
+     4 survey.py        what the numbers of a scene are like
+     3 cube.py          Window, CubeMeta, Cube
+     2 georeference.py  where pixels lie on the ground
+     1 errors.py        PdenetError and its children, each with its exit code
 """
 
 from __future__ import annotations
@@ -23,16 +26,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pdenet_cli.cube import Cube, CubeMeta, Window
 from pdenet_cli.errors import PdenetError
-from pdenet_cli.formats import create_cube, open_cube
-from pdenet_cli.models import load_model
-from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.survey import Survey
 
 if TYPE_CHECKING:
+    from pdenet_cli.cube import Cube, CubeMeta, Window
+    from pdenet_cli.formats import create_cube, open_cube
     from pdenet_cli.inference import Posterior
+    from pdenet_cli.models import load_model
+    from pdenet_cli.radiometry import Radiometry
     from pdenet_cli.summaries import Question
+    from pdenet_cli.survey import Survey
     from pdenet_cli.tools.arrays import sharpen
     from pdenet_cli.tools.sharpen import Job, Settings
 
@@ -55,12 +58,20 @@ __all__ = [
     "sharpen",
 ]
 
-# These need torch, whose import takes longer than `pdenet --help` may.
+# These need torch or the libraries of all formats, whose import takes longer than `pdenet --help` may.
 _LATER = {
+    "Cube": "pdenet_cli.cube",
+    "CubeMeta": "pdenet_cli.cube",
     "Job": "pdenet_cli.tools.sharpen",
     "Posterior": "pdenet_cli.inference",
     "Question": "pdenet_cli.summaries",
+    "Radiometry": "pdenet_cli.radiometry",
     "Settings": "pdenet_cli.tools.sharpen",
+    "Survey": "pdenet_cli.survey",
+    "Window": "pdenet_cli.cube",
+    "create_cube": "pdenet_cli.formats",
+    "load_model": "pdenet_cli.models",
+    "open_cube": "pdenet_cli.formats",
     "sharpen": "pdenet_cli.tools.arrays",
 }
 

@@ -143,7 +143,8 @@ class Degradation:
         if kernel is None and fwhm is not None:
             kernel = "area" if self.kernel == "area" else "gaussian"
         changes: dict[str, Any] = {} if noise is None else {"noise": noise}
-        if kernel is not None and (fwhm is not None or kernel != self.kernel):
+        # Without a width, area is one without a lens; a Gaussian would be nothing, so it keeps its own.
+        if kernel is not None and (fwhm is not None or not kernel == self.kernel == "gaussian"):
             changes |= {"kernel": kernel, "fwhm": fwhm}
         return replace(self, **changes)
 

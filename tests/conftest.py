@@ -8,12 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from pdenet_cli.georeference import Georeference
 from tests.cubes import picture, written
 
 # Two test processes on two cores: one thread each, before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# How long an example takes says nothing on a machine with other work.
+settings.register_profile("pdenet", deadline=None)
+settings.load_profile("pdenet")
 
 ROOT = Path(__file__).parent.parent
 

@@ -130,6 +130,8 @@ def test_changes_keep_the_rest_and_a_width_means_a_gaussian_or_a_lens() -> None:
     assert Degradation(4).changed(fwhm=2.0, noise=0.1) == Degradation(4, "gaussian", 2.0, 0.1)
     assert Degradation(4).changed("area") == Degradation(4, "area")
     assert Degradation(4, "area").changed(fwhm=0.5) == Degradation(4, "area", 0.5)
+    assert Degradation(4, "area", 0.5).changed("area") == Degradation(4, "area")
+    assert Degradation(4, "area", 0.5).changed(noise=0.1) == Degradation(4, "area", 0.5, 0.1)
     for changes in ({"kernel": "gaussian"}, {"kernel": "bicubic", "fwhm": 1.0}, {"kernel": "box"}):
         with pytest.raises(UsageError):
             Degradation(4).changed(**changes)

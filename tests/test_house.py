@@ -9,23 +9,19 @@ import pytest
 import pdenet_cli
 
 PACKAGE = Path(pdenet_cli.__file__).parent
-STOREYS = [
-    {"errors"},
-    {"georeference"},
-    {"cube"},
-    {"survey"},
-    {"radiometry"},
-    {"degradation"},
-    {"networks", "formats", "tiling", "summaries", "metrics", "report", "picture", "risk_control"},
-    {"models"},
-    {"calibration"},
-    {"inference", "training"},
-    {"evaluation"},
-    {"pages"},
-    {"tools"},
-    {"cli"},
-]
-HEIGHT = {room: height for height, rooms in enumerate(STOREYS) for room in rooms}
+
+
+def heights():
+    """The storey of each room on the map of the house, which is the package's docstring."""
+    storey, found = "", {}
+    for line in pdenet_cli.__doc__.splitlines():
+        if met := re.match(r"    ( \d|\d\d|  ) ((?:\w+(?:\.py|/) *)+)", line):
+            storey = met[1].strip() or storey
+            found |= {re.sub(r"\.py|/", "", room): int(storey) for room in met[2].split()}
+    return found
+
+
+HEIGHT = heights()
 HOMES = {
     "torch": {"networks", "models", "inference", "training", "degradation", "evaluation"},
     "h5py": {"formats"},
@@ -48,6 +44,13 @@ def imports():
                 yield from ((parts[0], alias.name) for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module:
                 yield parts[0], node.module
+
+
+def test_every_room_is_on_the_map():
+    rooms = {path.stem for path in PACKAGE.glob("[!_]*.py")} | {
+        path.parent.name for path in PACKAGE.glob("*/*.py")
+    }
+    assert set(HEIGHT) == rooms
 
 
 def test_imports_only_go_down():

@@ -128,6 +128,22 @@ def test_help_and_info_do_not_import_torch(pdenet, arguments, tmp_path):
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["upscale", "--help"], ["--version"]])
+def test_help_waits_for_no_library_of_numbers_or_formats(arguments):
+    import subprocess
+    import sys
+
+    script = (
+        "import sys\n"
+        "from pdenet_cli.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code, stop.code\n"
+        "heavy = {'numpy', 'h5py', 'tifffile', 'scipy', 'pyproj', 'spectral', 'zarr'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
 def commands():
     return typer.main.get_command(app).commands
 

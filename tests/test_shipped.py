@@ -55,6 +55,20 @@ def test_a_shipped_model_beats_bicubic_and_its_samples_differ(scale):
     assert samples.std(0).mean() > 1e-4
 
 
+@pytest.mark.parametrize("scale", [2, 4, 8])
+def test_twice_the_input_is_exactly_twice_the_output_and_the_upper_end_of_the_range_changes_nothing(scale):
+    with open_cube(EXAMPLE) as cube:
+        pixels = cube.read(Window(0, 0, 16, 12), slice(20, 28)).astype(np.float32)
+    posterior = Posterior(load_model(choose_model(None, scale)), 2)
+
+    def fine(numbers, high):
+        return sharpen(numbers, posterior, value_range=(0, high))["mean"]
+
+    usual = fine(pixels, 8192)
+    np.testing.assert_array_equal(fine(2 * pixels, 8192), 2 * usual)
+    np.testing.assert_allclose(fine(pixels, 30000), usual, rtol=1e-5)
+
+
 def test_what_lies_beside_a_hole_is_as_good_as_without_it():
     with open_cube(EXAMPLE) as cube:
         high = cube.read(bands=slice(20, 28)).astype(np.float32)

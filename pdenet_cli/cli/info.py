@@ -7,7 +7,6 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 from rich.markup import escape
 from rich.table import Table
@@ -117,7 +116,7 @@ def _georeference(where: Georeference) -> str:
         unplaced = f"{name}, but no grid" if where.crs else "none"
         return points or ("rational polynomial coefficients" if where.rpc else unplaced)
     x0, xc, xr, y0, yc, yr = where.transform
-    size = f"{np.hypot(xc, yc):.6g} x {np.hypot(xr, yr):.6g}"
+    size = f"{math.hypot(xc, yc):.6g} x {math.hypot(xr, yr):.6g}"
     turned = ", rotated" if xr or yc else ""
     return f"{name}, pixels {size}{turned}, upper-left corner {x0:.10g}, {y0:.10g}"
 

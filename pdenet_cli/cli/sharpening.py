@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -206,6 +205,8 @@ def parse_bands(text: str | None) -> slice | None:
 
 def parse_dtype(text: str | None) -> str | None:
     """The name of a type of numbers that an image can have."""
+    import numpy as np
+
     try:
         if text is None or np.dtype(text).kind in "uif":
             return text

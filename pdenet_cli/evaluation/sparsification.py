@@ -29,6 +29,30 @@ Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Ranked:
+    """Some values with their order, found once: every measure needs it, and sorting is most of their work."""
+
+    values: Values
+    order: NDArray[np.intp]  # of rising values; alike ones keep theirs
+    group: NDArray[np.intp]  # for each value: how many different ones are below it
+    sizes: NDArray[np.intp]  # of the groups
+
+    @classmethod
+    def of(cls, values: Values | Ranked) -> Ranked:
+        """The values with their order; as they are if they have it already."""
+        if isinstance(values, Ranked):
+            return values
+        _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
+        # As a stable argsort, in a third of its time.
+        order = np.sort(group * len(group) + np.arange(len(group))) % len(group)
+        return cls(values, order, group, sizes)
+
+    def ranks(self) -> Values:
+        """Ranks from 0, alike for alike values: the mean of the places they take."""
+        return np.asarray((np.cumsum(self.sizes) - (self.sizes + 1) / 2)[self.group])
+
+
+@dataclass(frozen=True)
 class Sparsification:
     """The RMSE of the pixels that are left when the first k % are left out, k = 0..99."""
 
@@ -37,13 +61,12 @@ class Sparsification:
     random: float  # any
 
     @classmethod
-    def of(cls, uncertainty: Values, squares: Values) -> Sparsification:
+    def of(cls, uncertainty: Values | Ranked, squares: Values | Ranked) -> Sparsification:
         """The curves of some pixels with an uncertainty and a squared error."""
-        _, group = np.unique(uncertainty, return_inverse=True)
-        sizes = np.bincount(group)
-        expected = np.bincount(group, squares) / sizes  # what a pixel of the same uncertainty has
-        curve = _left(np.repeat(expected, sizes))
-        return cls(curve, _left(np.sort(squares)), float(np.sqrt(squares.mean())))
+        said, met = Ranked.of(uncertainty), Ranked.of(squares)
+        expected = np.bincount(said.group, met.values) / said.sizes  # what a pixel of the same uncertainty has
+        curve = _left(np.repeat(expected, said.sizes))
+        return cls(curve, _left(met.values[met.order]), float(np.sqrt(met.values.mean())))
 
     @property
     def ause(self) -> float:
@@ -97,29 +120,22 @@ def _left(squares: Values) -> Values:
     return np.sqrt(np.cumsum(squares)[left - 1] / left)
 
 
-def bins_of(uncertainty: Values, squares: Values) -> tuple[Values, Values]:
+def bins_of(uncertainty: Values | Ranked, squares: Values) -> tuple[Values, Values]:
     """The root mean square uncertainty and error of bins of equally many pixels, the surest first."""
-    order = np.argsort(uncertainty, kind="stable")
-    parts = [part for part in np.array_split(order, BINS) if len(part)]
-    rms = [(math.sqrt(np.mean(uncertainty[part] ** 2)), math.sqrt(squares[part].mean())) for part in parts]
+    said = Ranked.of(uncertainty)
+    parts = [part for part in np.array_split(said.order, BINS) if len(part)]
+    rms = [(math.sqrt(np.mean(said.values[part] ** 2)), math.sqrt(squares[part].mean())) for part in parts]
     return np.array([u for u, _ in rms]), np.array([e for _, e in rms])
 
 
-def ence(uncertainty: Values, squares: Values) -> float:
+def ence(uncertainty: Values | Ranked, squares: Values) -> float:
     """The expected normalised calibration error; NaN where a bin is without any uncertainty."""
     said, met = bins_of(uncertainty, squares)
     return float(np.mean(np.abs(met - said) / said)) if (said > 0).all() else math.nan
 
 
-def spearman(first: Values, second: Values) -> float:
+def spearman(first: Values | Ranked, second: Values | Ranked) -> float:
     """The correlation of ranks; NaN where one of the two is constant."""
-    one, other = (ranks - ranks.mean() for ranks in (_ranks(first), _ranks(second)))
+    one, other = (ranks - ranks.mean() for ranks in (Ranked.of(values).ranks() for values in (first, second)))
     lengths = math.sqrt(float(one @ one) * float(other @ other))
     return float(one @ other) / lengths if lengths > 0 else math.nan
-
-
-def _ranks(values: Values) -> Values:
-    """Ranks from 0, alike for alike values: the mean of the places they take."""
-    _, group = np.unique(values, return_inverse=True)
-    sizes = np.bincount(group)
-    return np.asarray((np.cumsum(sizes) - (sizes + 1) / 2)[group])

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,16 @@ from numpy.typing import NDArray
 from pdenet_cli.calibration import Calibration, Errors, spread, strata
 from pdenet_cli.cube import Cube
 from pdenet_cli.errors import UsageError
-from pdenet_cli.evaluation.sparsification import STEPS, Pool, Sparsification, Values, bins_of, ence, spearman
+from pdenet_cli.evaluation.sparsification import (
+    STEPS,
+    Pool,
+    Ranked,
+    Sparsification,
+    Values,
+    bins_of,
+    ence,
+    spearman,
+)
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.summaries import MAPS, MEAN, Summary
 
@@ -206,6 +216,19 @@ class _Band:
     coverage: float = math.nan
     width: float = math.nan
 
+    @cached_property
+    def errors(self) -> Ranked:
+        return Ranked.of(self.squares)
+
+    @cached_property
+    def said(self) -> dict[str, Ranked]:
+        """What the samples and, where there is one, the interval say of the size of the errors."""
+        both = {"std": self.variances, "interval": self.wide}
+        return {name: Ranked.of(np.sqrt(squares)) for name, squares in both.items() if squares is not None}
+
+    def sparsification(self, name: str) -> Sparsification:
+        return Sparsification.of(self.said[name], self.errors)
+
     @classmethod
     def of(cls, part: _Part, factors: Factors | None) -> _Band:
         there = part.there
@@ -245,19 +268,17 @@ def _measured(band: _Band) -> dict[str, float]:
     values = dict.fromkeys(NAMES, math.nan) | {AVERAGED[0]: band.coverage, AVERAGED[2]: band.width}
     if not len(band.squares):
         return values
-    std = np.sqrt(band.variances)
-    order = Sparsification.of(std, band.squares)
+    std, order = band.said["std"], band.sparsification("std")
     values |= {
         "AUSE/random": order.share,
         "AUSE/random of values": order.share,
         "AUSE": order.ause,
         "AURG": order.aurg,
     }
-    values |= {"Spearman": spearman(std, band.squares), "ENCE": ence(std, band.squares)}
-    if band.wide is not None:
-        wide = np.sqrt(band.wide)
-        values["interval AUSE/random"] = Sparsification.of(wide, band.squares).share
-        values["interval ENCE"] = ence(wide, band.squares)
+    values |= {"Spearman": spearman(std, band.errors), "ENCE": ence(std, band.squares)}
+    if "interval" in band.said:
+        values["interval AUSE/random"] = band.sparsification("interval").share
+        values["interval ENCE"] = ence(band.said["interval"], band.squares)
     return values
 
 
@@ -265,14 +286,12 @@ def _drawn(whole: _Band) -> tuple[dict[str, list[float]], dict[str, list[float]]
     """The curves and the bins of a scene."""
     curves: dict[str, list[float]] = {}
     bins: dict[str, list[float]] = {}
-    for name, squares in (("std", whole.variances), ("interval", whole.wide)):
-        if squares is not None:
-            uncertainty = np.sqrt(squares)
-            order = Sparsification.of(uncertainty, whole.squares)
-            curves[name] = order.curve.tolist()
-            curves |= {"best": order.oracle.tolist(), "random": [order.random] * STEPS}
-            said, met = bins_of(uncertainty, whole.squares)
-            bins |= {name: said.tolist(), f"error by {name}": met.tolist()}
+    for name, uncertainty in whole.said.items():
+        order = whole.sparsification(name)
+        curves[name] = order.curve.tolist()
+        curves |= {"best": order.oracle.tolist(), "random": [order.random] * STEPS}
+        said, met = bins_of(uncertainty, whole.squares)
+        bins |= {name: said.tolist(), f"error by {name}": met.tolist()}
     return curves, bins
 
 

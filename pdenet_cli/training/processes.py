@@ -60,7 +60,7 @@ def _meeting_place(device: torch.device) -> torch.device:
 
 @contextmanager
 def joined(device: str) -> Iterator[tuple[Processes, torch.device]]:
-    """This process's place among those that torchrun started, and its own device of the kind asked for."""
+    """This process's place among those that torchrun started, and its own device of the wanted kind."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
         yield ALONE, choose_device(device)
