@@ -61,6 +61,8 @@ class Posterior:
             raise UsageError(f"--ensemble {ensemble} is unknown; choose {' or '.join(ENSEMBLES)}.")
         if samples < 1:
             raise UsageError(f"--samples {samples}: use at least 1.")
+        if not isinstance(model, Model):
+            raise UsageError(f"Expected a Model, not a {type(model).__name__}. Pass load_model(NAME).")
         tune_process()
         self.model, self.seed, self.asked = model, int(seed), samples
         calibration = Calibration.of(model.spec)
@@ -147,6 +149,13 @@ class Posterior:
             return
         counts = range(1, -(-len(self) // self.views) + 1)  # those that see the scene from one side
         self.at_once = max((n for n in counts if self.bytes_for(plan, n) <= plan.memory), default=1)
+
+
+def refuse_other(posterior: object) -> None:
+    """Stop where something else was given in the place of a posterior, such as a model."""
+    if not isinstance(posterior, Posterior):
+        met = f"Expected a Posterior, not a {type(posterior).__name__}"
+        raise UsageError(f"{met}. Pass Posterior(model, N) for N samples.")
 
 
 @dataclass(frozen=True)

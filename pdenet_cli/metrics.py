@@ -12,7 +12,8 @@ A score is therefore the same however the scene is cut. A protocol fixes what th
 The same everywhere: range 1; SSIM per band, K .01 and .03, only where the window lies whole inside the scene (a
 border of 3 or 5 pixels is cropped), and its mean over the bands; RMSE over the cube; ERGAS = 100/scale ·
 sqrt(mean over bands of MSE/μ²), μ the truth's mean; CC, the mean over bands of Pearson's correlation, without
-constant bands; UIQI, Wang and Bovik's index, in the window of the protocol's SSIM. In MPSNR a band
+constant bands; UIQI, Wang and Bovik's index, in the window of the protocol's SSIM; bias, how far the mean of all
+values is off, as a percentage of the truth's, whichever way. In MPSNR a band
 counts 100 dB at most, so that a dead one, which nobody gets wrong, does not decide; unless all are without error.
 
 Only pixels that are `there` count, and of SSIM and UIQI only windows without a hole.
@@ -289,6 +290,11 @@ def _ergas(total: Moments, scale: int) -> float:
     return 100 / scale * float(np.sqrt(_mean(relative)))
 
 
+def _bias(total: Moments) -> float:
+    estimate, truth = ((mean * total.count)[total.count > 0].sum() for mean in total.means)
+    return float(_ratio(100 * np.abs(estimate - truth), np.abs(truth)))
+
+
 # The protocols.
 
 
@@ -340,6 +346,7 @@ class Protocol:
                 "UIQI", "universal image quality index, mean over bands", "", "higher",
                 local, lambda t: _mean(t.value()[1]), lambda t: t.value()[1], halo, 4,
             ),
+            Metric("bias", "how far the mean of the whole cube is off", "%", "lower", moments, _bias, digits=2),
         )  # fmt: skip
         return tuple(sorted(table, key=lambda metric: metric.name != self.psnr))
 

@@ -98,6 +98,16 @@ def test_who_gives_a_model_is_told_to_draw_from_it(posterior, pixels):
     for other in (posterior.model, "general-x4"):
         with pytest.raises(UsageError, match=r"Pass Posterior\(model, N\)"):
             sharpen(pixels, other)
+        with pytest.raises(UsageError, match=r"Pass Posterior\(model, N\)"):
+            Job("scene.hdr", "fine.hdr", other, Settings())
+    with pytest.raises(UsageError, match=r"Pass load_model\(NAME\)"):
+        Posterior("general-x4", 2)
+
+
+def test_a_job_takes_names_as_text(posterior, pixels, tmp_path):
+    scene = written(tmp_path / "scene.hdr", pixels)
+    list(Job(str(scene), str(tmp_path / "fine.hdr"), posterior, Settings()).run())
+    assert (tmp_path / "fine.hdr").exists()
 
 
 def test_every_public_name_is_there_and_torch_waits_until_it_is_needed():

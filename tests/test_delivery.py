@@ -487,9 +487,10 @@ def test_a_resumed_run_goes_on_or_says_why_it_starts_again(scene, models, tmp_pa
     np.testing.assert_allclose(np.fromfile(tmp_path / "fine.img", "<i2"), np.frombuffer(whole, "<i2"), atol=1)
     for name in ("fine.hdr", "fine.img", "fine.report.json"):
         (tmp_path / name).unlink()
-    first, said = broken_off(scene, models, tmp_path)(resume=False)
-    assert first == (0, 20)
-    assert "--resume would have continued" in said[0]
+    go_on = broken_off(scene, models, tmp_path)
+    with pytest.raises(OutputError, match=r"interrupted run is here\. --resume continues it, --overwrite starts"):
+        go_on(resume=False)
+    assert go_on(resume=False, overwrite=True) == ((0, 20), [])
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,7 @@ def test_the_other_sums_are_the_textbook_formulas(protocol):
     )
     pearson = [np.corrcoef(e.ravel(), t.ravel())[0, 1] for e, t in zip(estimate, truth, strict=True)]
     assert values["CC"] == pytest.approx(np.mean(pearson), abs=1e-6)
+    assert values["bias"] == pytest.approx(100 * abs(estimate.sum() / truth.sum() - 1), abs=1e-6)
 
 
 def test_torchmetrics_agrees(protocol):
@@ -274,7 +275,7 @@ def test_a_constant_band_has_no_correlation():
 
 
 def test_the_psnr_that_a_protocol_prints_comes_first_and_every_metric_is_there():
-    names = {"MPSNR", "PSNR", "MSSIM", "SAM", "RMSE", "ERGAS", "CC", "UIQI"}
+    names = {"MPSNR", "PSNR", "MSSIM", "SAM", "RMSE", "ERGAS", "CC", "UIQI", "bias"}
     for name, first in (("pdenet", "MPSNR"), ("mcnet", "PSNR"), ("sspsr", "MPSNR")):
         metrics = PROTOCOLS[name].metrics(SCALE)
         assert metrics[0].name == first

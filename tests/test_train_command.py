@@ -101,6 +101,7 @@ def test_masks_and_pictures_beside_a_cube_teach_nothing_unless_they_are_named(tm
     for name, bands, dtype in (
         ("scene", 24, "<i2"),
         ("scene_cloud", 1, "u1"),
+        ("camera", 31, "u1"),  # 8 bits alone do not make a mask
         ("scene_dead", 24, "u1"),
         ("scene_height", 1, "<f4"),
         ("scene_picture", 3, "u1"),
@@ -110,12 +111,17 @@ def test_masks_and_pictures_beside_a_cube_teach_nothing_unless_they_are_named(tm
     written(tmp_path / "bytes" / "a.hdr", rng.integers(0, 255, (12, 20, 20), "u1"))
     told = []
     found = [cube.path.stem for cube in tool.find_cubes(plan(tmp_path), told.append)]
-    assert found == ["a", "scene"]
+    assert found == ["a", "camera", "scene"]
     (note,) = told
     names = "scene_cloud.hdr, scene_dead.hdr, scene_height.hdr, scene_picture.hdr"
     assert note.text.startswith(f"left out: {names} in {tmp_path}")
     asked = replace(plan(tmp_path), data=(tmp_path, tmp_path / "scene_dead.hdr"))
-    assert [cube.path.stem for cube in tool.find_cubes(asked, told.append)] == ["a", "scene", "scene_dead"]
+    assert [cube.path.stem for cube in tool.find_cubes(asked, told.append)] == [
+        "a",
+        "camera",
+        "scene",
+        "scene_dead",
+    ]
 
 
 def test_only_the_chosen_bands_of_cubes_are_learned_from(cubes, tmp_path, pdenet):
@@ -194,6 +200,19 @@ def test_a_run_starts_from_given_weights(cubes, tmp_path):
         assert torch.equal(start.state_dict()[name], weight)
     with pytest.raises(ModelError, match="different shapes"):
         tool._network(plan(cubes, init=str(template), config="tiny,width=7"))
+
+
+def test_a_run_from_given_weights_is_gentler_and_says_where_it_is_worse(pdenet, cubes, tmp_path):
+    first = train(plan(cubes, steps=3), tmp_path / "first.safetensors")
+    assert first.before is None
+    own = tool._recipe(plan(cubes)).lr
+    assert tool._recipe(plan(cubes, init=str(first.files.model))).lr == own / 4
+    assert tool._recipe(plan(cubes, init=str(first.files.model), changes={"lr": 1e-3})).lr == 1e-3
+    small = ("--steps", 2, "--batch", 1, "--patch", 16, "--patch-bands", 2, "--threads", 1)
+    ran = pdenet("train", cubes, "-o", tmp_path / "a.safetensors", "--init", "general-x4", "--lr", 0.5, *small)
+    assert ran.returncode == 0, ran.stderr
+    assert "The model that it started from had +" in ran.stderr
+    assert "lower --lr" in ran.stderr
 
 
 def test_a_model_knows_what_it_began_with(pdenet, cubes, tmp_path):

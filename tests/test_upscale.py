@@ -15,7 +15,7 @@ from skimage.io import imread
 from typer.testing import CliRunner
 
 from pdenet_cli import CubeMeta, Survey, open_cube
-from pdenet_cli.cli import app
+from pdenet_cli.cli import app, sharpening
 from pdenet_cli.cli.sharpening import Draws
 from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.errors import UsageError
@@ -322,6 +322,45 @@ def test_a_scene_is_read_and_cut_as_the_user_says(tmp_path):
         np.testing.assert_allclose(
             fine.read(), bicubic_up(torch.from_numpy(pixels * 1.0)[None], 2)[0].clip(0), atol=1
         )
+
+
+def test_both_files_of_a_scene_are_one_also_by_names_without_a_folder(pdenet, scene, models, tmp_path):
+    asked = (
+        scene.name,
+        scene.with_suffix(".img").name,
+        "-o",
+        "out",
+        "--model",
+        models / "pdenet.safetensors",
+        "--samples",
+        1,
+    )
+    ran = pdenet("upscale", *asked, cwd=scene.parent)
+    assert ran.returncode == 0, ran.stderr
+    assert sorted(path.name for path in (tmp_path / "out").glob("*.hdr")) == ["scene_x4.hdr"]
+
+
+def test_bad_bands_that_come_out_as_zeros_are_told_of(tmp_path):
+    pixels = picture(3, 12, 10)
+    job = dict(good_bands=(True, False, True))
+    for nodata, told in ((None, True), (0.0, False)):
+        path = written(tmp_path / f"{nodata}.hdr", pixels, nodata=nodata, **job)
+        said = []
+        work = Job(path, tmp_path / f"fine{nodata}.hdr", Posterior(bicubic_model(2), 1), Settings())
+        list(work.run(said.append))
+        assert any("1 bad band is written as 0" in text for text in said) == told
+        assert (open_cube(tmp_path / f"fine{nodata}.hdr").read()[1] == 0).all()
+
+
+def test_a_log_hears_how_far_a_run_is_and_of_which_scene_notes_are(scene, models, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sharpening, "LOG_EVERY", 0.0)
+    posterior = Posterior(load_model(models / "pdenet.safetensors"), 1)
+    job = Job(scene, tmp_path / "fine.hdr", posterior, Settings(tile=20))
+    monkeypatch.setattr(job, "_notes", lambda: ("odd numbers",))
+    sharpening._work(job, scene, "scene.hdr: ")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "scene.hdr: odd numbers"
+    assert lines[-1] == "scene.hdr: 4 of 4 tiles"
 
 
 def test_one_bad_scene_of_several_does_not_stop_the_others(pdenet, scene, models, tmp_path):

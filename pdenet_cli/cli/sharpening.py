@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pdenet_cli.inference import Posterior
     from pdenet_cli.tools.sharpen import Forecast, Job, Settings
 
+LOG_EVERY = 60  # seconds, where no bar moves
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
@@ -125,7 +127,7 @@ def _sharpen_each(
                     forecast = job.forecast()
                     told.append(asdict(forecast))
                 else:
-                    _work(job, scene)
+                    _work(job, scene, f"{scene.name}: " if len(scenes) > 1 else "")
                     told.append(asdict(job.report))
         except Exception as error:
             if len(scenes) == 1:
@@ -140,7 +142,11 @@ def _sharpen_each(
     return told, failed
 
 
-def _work(job: Job, scene: Path) -> None:
+def _work(job: Job, scene: Path, about: str) -> None:
+    """Run a job where a user sees it go: a bar on a terminal, now and then a line in a log.
+
+    `about` begins what is said of the scene.
+    """
     columns = (
         TextColumn(escape(scene.name)),
         BarColumn(),
@@ -150,8 +156,12 @@ def _work(job: Job, scene: Path) -> None:
     pixels = job.plan.scene.rows * job.plan.scene.columns * job.posterior.network.scale**2
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
         task = progress.add_task("", total=None, rate="")
-        for done, total in job.run(say=lambda text: err.print(f"[yellow]{escape(text)}[/]")):
+        said = time.monotonic()
+        for done, total in job.run(say=lambda text: err.print(f"[yellow]{escape(about + text)}[/]")):
             progress.update(task, completed=done, total=total)
+            if not err.is_terminal and time.monotonic() - said > LOG_EVERY:
+                said = time.monotonic()
+                err.print(f"{escape(scene.name)}: {done} of {total} tiles")
             speed = progress.tasks[0].speed
             if speed:
                 progress.update(task, rate=f"{speed * pixels / total:,.0f} pixels/s")

@@ -64,7 +64,10 @@ def train(
     patch_bands: Annotated[
         int | None, typer.Option(help="Adjacent bands per patch, for networks that take any number of bands.")
     ] = None,
-    lr: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
+    lr: Annotated[
+        float | None,
+        typer.Option(help="Peak learning rate.", show_default="the recipe's; a quarter of it with --init"),
+    ] = None,
     init: Annotated[
         str | None, typer.Option(help="Start from the weights of this model.", metavar="MODEL")
     ] = None,
@@ -220,3 +223,6 @@ def _conclude(trained: Any) -> None:
     elif spec.gain is not None:
         steps = f"{spec.steps:,} steps, {spec.minutes:.1f} minutes"
         out.print(f"{escape(str(files.model))}: {spec.gain:+.2f} dB over bicubic after {steps}")
+        if trained.before is not None and trained.before > spec.gain:
+            met = f"The model that it started from had {trained.before:+.2f} dB here"
+            err.print(f"[yellow]{met}: train longer, or with a lower --lr.[/]")

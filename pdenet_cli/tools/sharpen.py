@@ -15,10 +15,10 @@ from typing import Any, Self
 import numpy as np
 
 from pdenet_cli.cube import CubeMeta, Window
-from pdenet_cli.errors import FormatError, UsageError
+from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import files_of, open_cube, output_format, usual_suffix, writable_suffixes, zarr_store
 from pdenet_cli.formats.output import Output, is_file, is_folder, unwritable
-from pdenet_cli.inference import Posterior, halo_for, super_resolve
+from pdenet_cli.inference import Posterior, halo_for, refuse_other, super_resolve
 from pdenet_cli.radiometry import Radiometry, refuse_narrow
 from pdenet_cli.report import Report, finite, hashes, versions
 from pdenet_cli.summaries import USUAL, Question
@@ -72,13 +72,15 @@ class Job:
 
     def __init__(
         self,
-        scene: Path,
-        output: Path,
+        scene: Path | str,
+        output: Path | str,
         posterior: Posterior,
         settings: Settings,
         others: Sequence[Path] = (),
     ) -> None:
         """`output` is the sharpened cube; maps are named after it. `others`: scenes that must stay as they are."""
+        refuse_other(posterior)
+        scene, output = Path(scene), Path(output)
         self.posterior, self.settings, self.others = posterior, settings, others
         self.maps = Maps(settings.maps, settings.question, posterior)
         self.source = open_cube(scene, settings.variable, settings.axes, settings.nodata)
@@ -158,11 +160,9 @@ class Job:
         if begun is None or COMPLETE not in begun[1]:
             self.delivery.refuse_small_disk()
         if begun is None:
-            if self.delivery.journal.steps and not self.settings.resume:
-                say(
-                    "An interrupted run was found here and is being started again; "
-                    "--resume would have continued it."
-                )
+            if self.delivery.journal.steps and not (self.settings.resume or self.settings.overwrite):
+                met = f"{self.delivery.path}: an interrupted run is here"
+                raise OutputError(f"{met}. --resume continues it, --overwrite starts again.")
             self.delivery.begin(job | {"plan": self._tiling})
         else:
             told, steps = begun
@@ -260,7 +260,15 @@ class Job:
         count, asked = len(self.posterior), self.posterior.asked
         met = f"{count} samples instead of {asked}: this network cannot give more different ones."
         fewer = (met,) if 1 < count < asked else ()
-        return (*self.source.meta.notes, *self.survey.notes, *fewer, *self.maps.misfits())
+        return (*self.source.meta.notes, *self.survey.notes, *self._zeros(), *fewer, *self.maps.misfits())
+
+    def _zeros(self) -> Iterator[str]:
+        """What to say where bands come out as 0, because the output has no number for missing data."""
+        mean = next((meta for name, (_, meta) in self.delivery.cubes.items() if name == "mean"), None)
+        unusable = self.source.meta.bands - len(self.usable) - len(self.constant)
+        if mean is not None and unusable and mean.nodata is None and mean.dtype.kind in "iu":
+            bands = "bad band is" if unusable == 1 else "bad bands are"
+            yield f"{unusable} {bands} written as 0: the scene has no nodata value. Give one with --nodata"
 
     def _report(self, job: dict[str, Any], numbers: dict[str, dict[str, Any]], seconds: float) -> Report:
         meta = self.source.meta
@@ -292,10 +300,11 @@ def each_once(scenes: Sequence[Path], settings: Settings) -> list[Path]:
     often = Counter(names)
     for scene, name in zip(scenes, names, strict=True):
         # Opened only where names are alike: there may be thousands.
-        own = files_of(scene, settings.variable, settings.axes)[0] if often[name] > 1 else ()
-        if not alike.setdefault(name, set()) & set(own):
+        files = files_of(scene, settings.variable, settings.axes)[0] if often[name] > 1 else ()
+        own = {file.resolve() for file in files}
+        if not alike.setdefault(name, set()) & own:
             kept.append(scene)
-        alike[name] |= set(own)
+        alike[name] |= own
     return kept
 
 

@@ -28,7 +28,8 @@ from pdenet_cli.training.trainer import Stepped, Trainer, name_of, new_network, 
 from pdenet_cli.training.validation import Part, held_out_parts
 
 DEFAULT_NETWORK = "pdenet"
-FEWER = 10  # times fewer bands than another cube of its folder: no image of a spectrum, but a map or a picture
+GENTLER = 4  # times lower a learning rate, where a run begins with a model that has learned already
+FEW_BANDS, MANY_BANDS = 4, 10  # a file of so few beside one of so many is a mask, a map or a picture, no spectrum
 
 
 @dataclass(frozen=True)
@@ -184,8 +185,8 @@ def _cubes_in(path: Path, plan: Plan, tell: Watch, folders: set[Path]) -> Iterat
 def _accessories(paths: Sequence[Path], plan: Plan) -> dict[Path, Path]:
     """What lies beside the cubes of a folder and is none, and the path that each has as a cube.
 
-    Products come with masks, quick looks and maps of geometry: these have few bands, or numbers of 8 bits where
-    the sensor needs more.
+    Products come with masks, quick looks and maps of geometry: these have few bands, or are the shape of another
+    cube whose numbers need more than their 8 bits.
     """
     found: dict[Path, tuple[Path, CubeMeta]] = {}
     for path in paths:
@@ -193,10 +194,14 @@ def _accessories(paths: Sequence[Path], plan: Plan) -> dict[Path, Path]:
             if path.is_file():  # a folder that is a cube was made to be one
                 with open_cube(path, plan.variable, plan.axes) as cube:
                     found[path] = cube.path, cube.meta
-    most = max((meta.bands for _, meta in found.values()), default=0)
-    spectra = {path for path, (_, meta) in found.items() if FEWER * meta.bands >= most}
-    wider = {path for path in spectra if found[path][1].dtype.itemsize > 1}
-    return {path: cube for path, (cube, _) in found.items() if path not in (wider or spectra)}
+    metas = [meta for _, meta in found.values()]
+    few = FEW_BANDS if any(meta.bands >= MANY_BANDS for meta in metas) else 0
+    wide = {meta.shape() for meta in metas if meta.dtype.itemsize > 1}
+    return {
+        path: cube
+        for path, (cube, meta) in found.items()
+        if meta.bands <= few or (meta.dtype.itemsize == 1 and meta.shape() in wide)
+    }
 
 
 def _results_in(folder: Path) -> set[str]:
@@ -232,7 +237,10 @@ def _network(plan: Plan, start: float = 1.0) -> Network:
 def _recipe(plan: Plan) -> Recipe:
     network = plan.network or (read_header(find_model(plan.init)).spec.network if plan.init else DEFAULT_NETWORK)
     changes = {name: value for name, value in (plan.changes or {}).items() if value is not None}
-    return replace(recipe_for(plan.recipe, network, plan.degradation.scale), **changes)
+    recipe = recipe_for(plan.recipe, network, plan.degradation.scale)
+    if plan.init is not None:
+        recipe = replace(recipe, lr=recipe.lr / GENTLER)
+    return replace(recipe, **changes)
 
 
 def _budget(plan: Plan, patches: Patches) -> Budget:

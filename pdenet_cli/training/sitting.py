@@ -58,10 +58,11 @@ class Trained:
     files: Files
     spec: ModelSpec  # of the best model, or of the last state where no model was good enough to keep
     finished: bool  # False: it was stopped and can be resumed
+    before: float | None = None  # gain over bicubic of the model that it began with, dB; None: there is none
 
     def to_dict(self) -> dict[str, Any]:
         files = {name: str(path) for name, path in asdict(self.files).items()}
-        return {"files": files, "finished": self.finished, **self.spec.to_dict()}
+        return {"files": files, "finished": self.finished, "gain_before": self.before, **self.spec.to_dict()}
 
 
 def _run(spec: ModelSpec) -> dict[str, Any]:
@@ -90,6 +91,7 @@ class Sitting:
         self.best = NOTHING_YET
         self.best_spec: ModelSpec | None = None
         self.latest: dict[str, Any] = {}
+        self.start: dict[str, Any] = {}  # the scores of what the run began with; empty where it is resumed
         self.took = 0.0
 
     def resume(self) -> None:
@@ -154,10 +156,12 @@ class Sitting:
             self._checkpoint()
             title = f"{self.files.model.stem}: {self.spec.network}, x{self.spec.scale}, {trainer.step:,} steps"
             write_beside(self.files.curves, draw_curves(read_journal(self.files.log), title), overwrite=True)
-        return Trained(self.files, self.best_spec or self._described(self.latest), bool(whole))
+        before = self.start["psnr"] - self.start["bicubic_psnr"] if self.start and self.spec.began_with else None
+        return Trained(self.files, self.best_spec or self._described(self.latest), bool(whole), before)
 
     def _keep(self, event: Validated) -> None:
         self.latest, self.took = event.scores, event.took
+        self.start = self.start if event.step else event.scores
         if event.step and (event.masked, event.scores["psnr"]) > self.best:
             self.best = event.masked, event.scores["psnr"]
             self.best_spec = self._described(event.scores)
