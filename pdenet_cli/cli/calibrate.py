@@ -35,7 +35,12 @@ def calibrate(
     ] = False,
     part: options.Part = "whole",
     samples: Annotated[
-        int, typer.Option(help=f"{options.SAMPLES} Use the calibrated model with the same number.", min=1)
+        int,
+        typer.Option(
+            help=f"{options.SAMPLES} Use the calibrated model with the same number.",
+            min=1,
+            max=options.MOST_SAMPLES,
+        ),
     ] = 8,
     ensemble: options.Ensemble = None,
     kernel: options.OtherKernel = None,

@@ -75,7 +75,8 @@ LEARNED = "as in the model's training"
 OtherKernel = Annotated[str | None, typer.Option("--kernel", help=KERNEL, show_default=LEARNED)]
 OtherNoise = Annotated[float | None, typer.Option("--noise", help=NOISE, show_default=LEARNED)]
 SAMPLES = "Monte-Carlo draws of the network."
-Samples = Annotated[int, typer.Option(help=SAMPLES, min=1)]
+MOST_SAMPLES = 9999
+Samples = Annotated[int, typer.Option(help=SAMPLES, min=1, max=MOST_SAMPLES)]
 Memory = Annotated[
     str | None,
     typer.Option(help="Memory to use at most, e.g. 2GB.", show_default="half of what is free", metavar="SIZE"),

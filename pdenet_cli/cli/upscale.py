@@ -96,7 +96,11 @@ def uncertainty(
     model: options.ModelName = None,
     samples: Annotated[
         int,
-        typer.Option(help=f"{options.SAMPLES} At least 2, unless consistency is the only map.", min=1),
+        typer.Option(
+            help=f"{options.SAMPLES} At least 2, unless consistency is the only map.",
+            min=1,
+            max=options.MOST_SAMPLES,
+        ),
     ] = 8,
     seed: options.Seed = 0,
     ensemble: options.Ensemble = None,
