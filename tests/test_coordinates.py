@@ -99,6 +99,14 @@ def test_the_usual_latitudes_and_longitudes_have_their_number(ellipsoid, tmp_pat
     assert place.crs == "EPSG:4326"
 
 
+def test_places_on_a_map_without_unit_and_system_are_kept_as_metres(tmp_path):
+    meta = gridded(tmp_path / "a.nc", 60 - 30 * np.arange(5.0), 500015 + 30 * np.arange(6.0), None)
+    assert meta.georeference.transform == (500000, 30, 0, 75, 0, -30)
+    assert meta.georeference.crs is None
+    assert [note for note in meta.notes if note == "x has no unit, assumed to be in m"]
+    assert gridded(tmp_path / "b.nc", np.arange(5.0), np.arange(6.0), None).georeference.transform is None
+
+
 @pytest.mark.parametrize(("units", "code"), [("rad", 32633), ("m", 4326), ("degrees", 32633), ("pixels", None)])
 def test_a_unit_that_does_not_fit_is_noted(units, code, tmp_path):
     meta = gridded(tmp_path / "a.nc", np.arange(5.0), np.arange(6.0), units, wkt(code) if code else None)

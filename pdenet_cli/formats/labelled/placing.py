@@ -107,16 +107,19 @@ def _agree(told: Transform, found: Transform, rows: Coordinate, columns: Coordin
 
 
 def _with_unit(axis: Coordinate, system: str | None) -> Coordinate:
-    """A coordinate without a unit in the one that its name and its coordinate system tell; else as it is."""
+    """A coordinate without a unit in the one that its name and its coordinate system tell, metres where there is
+    no system; else as it is.
+    """
     name, values = _leaf(axis.name), np.asarray(axis.values)
     if axis.units or (_are_counts(values) and values.min() in (0, 1)):
         return axis
     if name in DEGREES:
         return replace(axis, units="degrees") if (np.abs(values) <= DEGREES[name]).all() else axis
     known = crs.parsed(system)
-    if name not in ON_MAPS or known is None or _are_counts(values):
+    if name not in ON_MAPS or (known is None and system is not None) or _are_counts(values):
         return axis
-    return replace(axis, units="degrees" if known.is_geographic else coordinates.spoken_units(known))
+    geographic = known is not None and known.is_geographic
+    return replace(axis, units="degrees" if geographic else coordinates.spoken_units(known))
 
 
 def _are_counts(values: Any) -> bool:
