@@ -469,6 +469,20 @@ def test_a_click_on_a_pixel_shows_its_spectrum(opened):
 
 
 @needs_browser
+def test_a_pixel_is_ranked_among_all_others_and_bands_without_wavelengths_have_whole_numbers(opened):
+    cubes = some_cubes()
+    cubes["mean"].meta = dataclasses.replace(cubes["mean"].meta, wavelengths=None, wavelength_units=None)
+    page = opened(cubes, where="#30,12")
+    merged = cubes["risk"].read()[0]
+    share = np.floor(1000 * (merged[np.isfinite(merged)] < merged[30, 12]).mean()) / 10
+    assert page.text("#told").endswith(f"more than in {share:g} % of the pixels")
+    labels = page.value(
+        '[...document.querySelectorAll("#drawing text[text-anchor=middle]")].map(t => t.textContent)'
+    )
+    assert labels == ["0", "1", "2", "3", "4", "5"]
+
+
+@needs_browser
 def test_arrow_keys_move_the_pixel_and_stop_at_the_edge(opened):
     page = opened(some_cubes(), "#20,30")
     assert page.text("#told").startswith("Row 20, column 30:")

@@ -6,6 +6,7 @@ const {rows, columns, bands, step} = facts;  // of the spectra, every step-th pi
 const views = byId("views"), chart = byId("chart"), told = byId("told"), toldBand = byId("told-band");
 const ends = [Math.min(...facts.places), Math.max(...facts.places)];
 const BOX = {width: 960, height: 300, left: 76, right: 14, top: 12, bottom: 46};
+const counted = facts.places.every((place, band) => place === band);  // the bands have numbers, not wavelengths
 let bytes, ranked, chosen, shown, across, up;
 
 const number = value => Math.abs(value) >= 1000 ? String(Math.round(value)) : String(+value.toPrecision(4));
@@ -15,6 +16,15 @@ async function unpacked(text) {
   const packed = Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+function countBelow(value) {
+  let first = 0, last = ranked.length;  // by halves: there may be millions
+  while (first < last) {
+    const middle = first + last >> 1;
+    if (ranked[middle] < value) first = middle + 1; else last = middle;
+  }
+  return first;
 }
 
 function mapValue(row, column) {
@@ -60,6 +70,7 @@ function draw(points) {
   const all = byId("same").checked ? facts.range : known.flatMap(p => [p.low, p.high]);
   const low = Math.min(...all), high = Math.max(...all);
   across = axis(...ends, left, width - right, 12, .01);
+  if (counted) across.ticks = across.ticks.filter(Number.isInteger);
   up = axis(known.length ? low : 0, known.length ? high : 1, height - bottom, top, 6, .05);
   const parts = [];
   for (const value of up.ticks) {
@@ -95,7 +106,7 @@ function show(row, column) {
   draw(points);
   let words = `Row ${place[0]}, column ${place[1]}: `;
   if (Number.isFinite(value)) {
-    const below = ranked.findIndex(other => other >= value) / ranked.length;
+    const below = countBelow(value) / ranked.length;
     words += `${facts.map} ${number(value)}${facts.unit}, more than in ${Math.floor(1000 * below) / 10} % of the pixels`;
   } else words += "no data";
   told.textContent = words;
