@@ -43,7 +43,7 @@ def test_a_band_set_to_zero_stays_zero_and_is_told_of(pdenet, scene, models, tmp
         with open_cube(path) as fine:
             assert not fine.read(bands=slice(2, 3)).any()
             assert fine.read(bands=slice(3, 4)).any()
-    assert "1 of 5 hold one number throughout" in pdenet("info", scene).stdout
+    assert "1 of 5 have the same value everywhere" in pdenet("info", scene).stdout
 
 
 def test_holes_that_nobody_declared_are_holes_where_the_user_says_so(pdenet, tmp_path):
