@@ -68,7 +68,7 @@ def test_a_new_run_clears_away_what_a_broken_off_one_left_of_other_maps(pdenet, 
     run.close()
     (tmp_path / ".fine_other.img.partial").touch()  # somebody else's
     assert len(list(tmp_path.glob(".fine_s*.partial"))) >= 4
-    list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, sharpen.Settings()).run())
+    list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, sharpen.Settings(overwrite=True)).run())
     assert [path.name for path in tmp_path.glob(".*")] == [".fine_other.img.partial"]
 
 
@@ -80,7 +80,7 @@ def test_the_partial_file_of_another_run_is_left_alone(scene, models, tmp_path):
     run.close()
     other = sharpen.Job(scene, tmp_path / "fine_std.tif", posterior, sharpen.Settings(tile=8)).run()
     next(other), next(other)
-    list(sharpen.Job(scene, tmp_path / "fine.tif", posterior, sharpen.Settings()).run())
+    list(sharpen.Job(scene, tmp_path / "fine.tif", posterior, sharpen.Settings(overwrite=True)).run())
     list(other)
     assert (tmp_path / "fine_std.tif").exists()
 

@@ -469,7 +469,7 @@ def test_running_out_of_memory_halves_the_batch_then_the_tile_and_says_so(tmp_pa
             layers = [Layer(MEAN, cube)]
             list(super_resolve(source, posterior, small, radiometry, layers, say=said.append))
         assert len(small.tiles) == 4
-        assert said == ["Out of memory: going on with tiles of 8 x 16 pixels."]  # what fits is found out once
+        assert said == ["Out of memory: continuing with tiles of 8 x 16 pixels."]  # what fits is found out once
         monkeypatch.setattr(posterior, "samples", lambda *_: (_ for _ in ()).throw(MemoryError("never")))
         with (
             pytest.raises(ResourceError, match="even with a tile"),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 SAMPLES = "8"
+WIDE = 90  # columns of a terminal that has room for every metric; --json, --csv and --html always do
 LOSS = "!"  # before a difference for the worse
 
 
@@ -256,14 +257,15 @@ def _show(evaluation: Evaluation) -> None:
 def _table(title: str, table: Mapping[str, Values], evaluation: Evaluation) -> Table:
     shown = Table(title=escape(title), title_justify="left", box=None, pad_edge=False, collapse_padding=True)
     shown.add_column(overflow="fold")  # where the terminal is narrow, names give way to numbers
-    for metric in evaluation.metrics:
+    metrics = [metric for metric in evaluation.metrics if out.width >= WIDE or metric.name != "UIQI"]
+    for metric in metrics:
         shown.add_column(f"{metric.name}\n{metric.direction}", justify="right", no_wrap=True)
     for system, values in table.items():
-        cells = [_cell(metric, values, table) for metric in evaluation.metrics]
+        cells = [_cell(metric, values, table) for metric in metrics]
         shown.add_row(escape(system), *cells)
         if evaluation.baseline not in (None, system):
             start = table[evaluation.baseline]
-            gains = (_gain(metric, values[metric.name], start[metric.name]) for metric in evaluation.metrics)
+            gains = (_gain(metric, values[metric.name], start[metric.name]) for metric in metrics)
             shown.add_row("  gain", *gains, style="dim")
     return shown
 

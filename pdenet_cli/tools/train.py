@@ -29,7 +29,7 @@ from pdenet_cli.training.validation import Part, held_out_parts
 
 DEFAULT_NETWORK = "pdenet"
 GENTLER = 4  # times lower a learning rate, where a run begins with a model that has learned already
-FEW_BANDS, MANY_BANDS = 4, 10  # a file of so few beside one of so many is a mask, a map or a picture, no spectrum
+FEW_BANDS, MANY_BANDS = 4, 20  # a file of so few beside one of so many is a mask, a map or a picture, no spectrum
 
 
 @dataclass(frozen=True)
