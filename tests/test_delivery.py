@@ -518,7 +518,7 @@ def test_only_the_run_that_was_broken_off_is_resumed(scene, models, tmp_path, se
     begun = run({}, {})
     next(begun)
     begun.close()
-    with pytest.raises(OutputError, match=rf"different (\w+, )*{word}\b.*omit --resume"):
+    with pytest.raises(OutputError, match=rf"differs in (\w+, )*{word}\b.*--overwrite instead of --resume"):
         next(run(settings | {"resume": True}, draws))
     again = run({"resume": True}, {})
     assert next(again) == (0, 1)
@@ -575,7 +575,7 @@ def test_ctrl_c_leaves_a_state_to_resume_and_exits_130(pdenet, scene, models, tm
     assert not (tmp_path / "fine.hdr").exists()
     other = pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *tiles, "--resume", "--seed", 5)
     assert other.returncode == 5
-    assert "different seed" in other.stderr
+    assert "differs in seed" in other.stderr
     assert pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *tiles, "--resume").returncode == 0
     assert not list(tmp_path.glob(".*"))
 

@@ -48,8 +48,8 @@ class Journal:
         differ = sorted(k for k in job if k != "plan" and job[k] != begun.get(k))
         if differ:
             raise OutputError(
-                f"{self.output}: the interrupted run used a different {', '.join(differ)}. "
-                "Use the same options, or omit --resume to start again."
+                f"{self.output}: the interrupted run differs in {', '.join(differ)}. "
+                "Use the same options, or --overwrite instead of --resume to start again."
             )
         return begun, steps
 
