@@ -28,20 +28,42 @@ def bicubic_up(cube: Tensor, scale: int) -> Tensor:
 
 
 def cubic_up(padded: Tensor, scale: int, a: float) -> Tensor:
-    """A cube enlarged by the cubic with slope `a`, of whose pixels the outer two are only looked at.
+    """A cube enlarged by the cubic with slope `a`, of whose pixels the outer two are only looked at."""
+    x = _distances(scale, 2)
+    near, far = (a + 2) * x**3 - (a + 3) * x**2 + 1, a * (x**3 - 5 * x**2 + 8 * x - 4)
+    return _enlarged(padded, torch.where(x <= 1, near, torch.where(x < 2, far, 0)))
+
+
+def smooth_up(padded: Tensor, scale: int, reach: int) -> Tensor:
+    """The mean around each pixel, `reach` to each side, with straight lines between those means.
+
+    Of the given pixels, the outer reach + 1 are only looked at.
+    """
+    # A mean of triangles side by side: 1 in the middle, straight down to 0 at the ends.
+    triangles = (reach + 1 - _distances(scale, reach + 1)).clamp(0, 1)
+    return _enlarged(padded, triangles / (2 * reach + 1))
+
+
+def _distances(scale: int, reach: int) -> Tensor:
+    """How far new pixels are from the old ones around them, in old pixels: (scale, 2·reach + 1 taps)."""
+    offset = (torch.arange(scale, dtype=torch.float64) + 0.5) / scale - 0.5  # of new pixels from the old centre
+    return (offset[:, None] - torch.arange(-reach, reach + 1)).abs()
+
+
+def _enlarged(padded: Tensor, weights: Tensor) -> Tensor:
+    """A cube whose new pixels are made of old ones by weights (scale, taps), the outer ones only looked at.
 
     The same arithmetic at every pixel, so a tile gives what the whole gives; torch's own coordinates are
     off by 1e-5 far from the origin unless the scale is a power of two.
     """
     *leading, rows, cols = padded.shape
-    offset = (torch.arange(scale, dtype=torch.float64) + 0.5) / scale - 0.5  # of new pixels from the old centre
-    x = (offset[:, None] - torch.arange(-2, 3)).abs()  # (scale, 5 taps)
-    near, far = (a + 2) * x**3 - (a + 3) * x**2 + 1, a * (x**3 - 5 * x**2 + 8 * x - 4)
-    weights = torch.where(x <= 1, near, torch.where(x < 2, far, 0)).to(padded)[:, None]
+    scale, taps = weights.shape
+    h, w = scale * (rows - taps + 1), scale * (cols - taps + 1)
+    weights = weights.to(padded)[:, None]
     high = F.conv2d(padded.reshape(-1, 1, rows, cols), weights[..., None])  # (n, scale, h, cols)
-    high = high.transpose(1, 2).reshape(-1, 1, scale * (rows - 4), cols)
+    high = high.transpose(1, 2).reshape(-1, 1, h, cols)
     high = F.conv2d(high, weights[:, :, None])  # (n, scale, scale·h, w)
-    return high.permute(0, 2, 3, 1).reshape(*leading, scale * (rows - 4), scale * (cols - 4))
+    return high.permute(0, 2, 3, 1).reshape(*leading, h, w)
 
 
 def symmetric_pad(cube: Tensor, pad: int) -> Tensor:

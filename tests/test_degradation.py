@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
+from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up, smooth_up, symmetric_pad
 from pdenet_cli.errors import UsageError
 
 
@@ -42,6 +43,18 @@ def test_bicubic_is_imresize_both_ways(scale: int, rows: int, cols: int) -> None
         up = bicubic_up(low.to(dtype), scale).double().numpy()
         np.testing.assert_allclose(down, down_rows @ high.numpy() @ down_cols.T, rtol=0, atol=tolerance)
         np.testing.assert_allclose(up, up_rows @ low.numpy() @ up_cols.T, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("scale", [2, 3, 4, 8])
+@pytest.mark.parametrize(("rows", "cols"), [(1, 1), (2, 3), (13, 9)])
+def test_a_smooth_enlargement_is_a_moving_mean_with_straight_lines_between(
+    scale: int, rows: int, cols: int
+) -> None:
+    low = torch.rand(2, 3, rows, cols, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    means = F.avg_pool2d(symmetric_pad(low, 2), 5, stride=1)
+    expected = F.interpolate(means, scale_factor=scale, mode="bilinear")
+    torch.testing.assert_close(smooth_up(symmetric_pad(low, 3), scale, 2), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(expected.mean(), low.mean())
 
 
 def test_a_cube_that_does_not_divide_is_refused() -> None:

@@ -167,6 +167,25 @@ def test_a_tile_with_its_halo_gives_what_the_whole_scene_gives() -> None:
     torch.testing.assert_close(tile, whole, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("scale", [2, 3, 4, 8])
+def test_brightness_is_kept_band_by_band(scale: int) -> None:
+    kept = PDENet(replace(TINY, scale=scale))
+    free = PDENet(replace(TINY, scale=scale, brightness="free"))
+    free.load_state_dict(kept.state_dict())
+    low = cube(1, 6, 20, 24)
+    off, still_off = ((network(low).mean((2, 3)) - low.mean((2, 3))).abs().max() for network in (free, kept))
+    assert still_off < 0.3 * off
+
+
+def test_brightness_is_kept_around_each_pixel() -> None:
+    network = PDENet(TINY)
+    low = torch.zeros(1, 4, 24, 24)
+    low[..., 12:] = 1  # far from the edge, the output is as bright as the input on both of its sides
+    high = network(low)
+    torch.testing.assert_close(high[..., 40:56, 2:6].mean(), torch.tensor(0.0), rtol=0, atol=1e-4)
+    torch.testing.assert_close(high[..., 40:56, -6:-2].mean(), torch.tensor(1.0), rtol=0, atol=0.01)
+
+
 # PDE-Net: masks.
 
 

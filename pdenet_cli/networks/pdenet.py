@@ -15,10 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pdenet_cli.degradation import bicubic_up, cubic_up, symmetric_pad
+from pdenet_cli.degradation import bicubic_up, cubic_up, smooth_up, symmetric_pad
 from pdenet_cli.errors import ModelError
 from pdenet_cli.networks import winograd
 from pdenet_cli.networks.base import Draw, Network, NetworkConfig
+
+AROUND = 2  # low-resolution pixels around its own: over so many the image has the brightness of its input
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,12 @@ class PDENetConfig(NetworkConfig):
     border: Literal["zero", "symmetric"] = "zero"  # of the learned degradation
     upsampling: Literal["torch", "matlab"] = "torch"  # cubic with a = -0.75 or -0.5
     mask_start: float | None = None  # probability every mask starts with; None: uniform in 0..1
+    brightness: Literal["free", "kept"] = "free"  # kept: means over a few pixels are the input's
 
     def __post_init__(self) -> None:
         if self.scale < 2 or min(self.stages, self.units, self.width, self.head) < 1:
             raise ModelError(f"{self} cannot be built: the scale must be at least 2, every size at least 1.")
-        for name in ("kernel", "border", "upsampling"):
+        for name in ("kernel", "border", "upsampling", "brightness"):
             choices = get_args(get_type_hints(PDENetConfig)[name])
             if getattr(self, name) not in choices:
                 raise ModelError(f"{name} '{getattr(self, name)}' is unknown; choose one of {', '.join(choices)}.")
@@ -47,11 +50,11 @@ CONFIGS = {
     "paper": PDENetConfig(),
     "small": PDENetConfig(
         stages=2, units=5, width=32, head=16,
-        kernel="centred", border="symmetric", upsampling="matlab", mask_start=0.9,
+        kernel="centred", border="symmetric", upsampling="matlab", mask_start=0.9, brightness="kept",
     ),
     "tiny": PDENetConfig(
         stages=2, units=3, width=8, head=4,
-        kernel="centred", border="symmetric", upsampling="matlab", mask_start=0.9,
+        kernel="centred", border="symmetric", upsampling="matlab", mask_start=0.9, brightness="kept",
     ),
 }  # fmt: skip
 
@@ -69,6 +72,7 @@ class TemplateNet(Network):
         super().__init__(config)
         self.degradation = LearnedDegradation(config)
         self.stages = nn.ModuleList(Stage(config, self.learns_chances) for _ in range(config.stages))
+        self.keeps_brightness = config.brightness == "kept"
         self.upsample = bicubic_up if config.upsampling == "matlab" else torch_bicubic_up
         self.halo = _halo(config, self.degradation.first_tap, self.degradation.taps)
         self.band_halo = config.stages * (2 * config.units + 3)  # head, two per unit, tail, smoothing
@@ -107,7 +111,16 @@ class TemplateNet(Network):
         high: Tensor = large + self.stages[0](low, each[0], start.expand(len(low), -1, -1, -1, -1))
         for stage, mask in zip(self.stages[1:], each[1:], strict=True):
             high = high + stage(low - self.degrade(high), mask)
-        return high
+        return self._with_brightness_of(low, high) if self.keeps_brightness else high
+
+    def _with_brightness_of(self, low: Tensor, high: Tensor) -> Tensor:
+        """The image with what it lacks of the input's brightness, as a mean over pixels around, spread evenly.
+
+        Training by absolute errors learns medians, which are darker than means where bright spots are rare.
+        """
+        with _in_full(high):
+            lacking = symmetric_pad(low.to(high) - self.degradation(high), AROUND + 1)
+            return high + smooth_up(lacking, self.scale, AROUND)
 
     def degrade(self, high: Tensor) -> Tensor:
         with _in_full(high):
@@ -351,6 +364,8 @@ def _weight(*shape: int) -> nn.Parameter:
 def _halo(config: PDENetConfig, first_tap: int, taps: int) -> int:
     """How many low-resolution pixels away an output still looks, on its wider side."""
     scale = config.scale
+    # The pixels under the kernel of the degradation, as block and place within it.
+    under = [divmod(tap, scale) for tap in range(first_tap, first_tap + taps)]
     body = 1 + 2 * config.units
     # Pixel `phase` of a block of scale pixels: the tail and the smoothing look one block further near its ends.
     before = [body + (phase < 2) for phase in range(scale)]
@@ -358,9 +373,18 @@ def _halo(config: PDENetConfig, first_tap: int, taps: int) -> int:
     reach_before, reach_after = before, after  # of stage 1
     for _ in range(config.stages - 1):
         # The residual at block 0 sees the pixels under the kernel, and what each of them sees.
-        seen = [divmod(tap, scale) for tap in range(first_tap, first_tap + taps)]
-        residual_before = max(reach_before[phase] - block for block, phase in seen)
-        residual_after = max(reach_after[phase] + block for block, phase in seen)
+        residual_before = max(reach_before[phase] - block for block, phase in under)
+        residual_after = max(reach_after[phase] + block for block, phase in under)
         reach_before = [residual_before + reach for reach in before]
         reach_after = [residual_after + reach for reach in after]
-    return max(*reach_before, *reach_after)
+    if config.brightness == "free":
+        return max(*reach_before, *reach_after)
+    # The residuals AROUND and one further, between whose means there are straight lines.
+    return (
+        AROUND
+        + 1
+        + max(
+            *(reach_before[phase] - block for block, phase in under),
+            *(reach_after[phase] + block for block, phase in under),
+        )
+    )
