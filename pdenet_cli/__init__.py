@@ -14,6 +14,7 @@ The map of the house; imports only go down, and rooms of one storey leave each o
        formats/         the FORMATS table, open_cube, create_cube
        tiling.py  summaries.py  metrics.py  picture.py  risk_control.py  report.py
      6 degradation.py   how a coarser sensor would have seen a scene
+       reading.py       a scene looked over: survey, the bands for a network, radiometry
      5 radiometry.py    between the file's numbers and the network's 0..1
      4 survey.py        what the numbers of a scene are like
      3 cube.py          Window, CubeMeta, Cube

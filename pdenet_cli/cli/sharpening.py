@@ -175,7 +175,7 @@ def _conclude(job: Job) -> None:
         others = f", and {len(pictures) - 1} more" if len(pictures) > 1 else ""
         out.print(f"{escape(str(pictures[0]))}  [dim]picture{others}[/]")
     spent = time_text(job.report.seconds)
-    out.print(f"[dim]{escape(str(job.delivery.report_path))}: {job.radiometry.reason}; {spent}[/]")
+    out.print(f"[dim]{escape(str(job.delivery.report_path))}: {job.reading.radiometry.reason}; {spent}[/]")
 
 
 def _show_forecast(scene: Path, forecast: Forecast) -> None:

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import UsageError
 from pdenet_cli.inference import Posterior, halo_for, refuse_other, super_resolve
-from pdenet_cli.radiometry import Radiometry
+from pdenet_cli.reading import Reading
 from pdenet_cli.summaries import USUAL, Question
-from pdenet_cli.survey import Survey
 from pdenet_cli.tools.maps import Maps
 
 
@@ -47,11 +46,8 @@ def sharpen(
         raise UsageError(f"Got {met}; expected real numbers with the axes (bands, rows, columns).")
     bands, rows, columns = pixels.shape
     source = Cube(Path("the array"), CubeMeta(bands, rows, columns, pixels.dtype, nodata=nodata), pixels)
-    survey = Survey.of(source, sys.maxsize)
-    usable = survey.bands_for(source.meta, posterior.network.bands)
-    posterior.refuse_other_bands(len(usable))
-    constant = [band for band in survey.usable_bands(source.meta) if band not in usable]
-    radiometry = Radiometry.of(source.meta, survey, value_range)
+    reading = Reading.of(source, posterior.network.bands, value_range, sys.maxsize)
+    posterior.refuse_other_bands(len(reading.bands))
     asked = Maps((maps,) if isinstance(maps, str) else tuple(maps), question, posterior)
     fine = replace(source.meta.upscaled(posterior.network.scale), dtype=np.dtype("f4"), nodata=float("nan"))
     metas = {"mean": fine} | dict(asked.metas(fine))
@@ -60,9 +56,17 @@ def sharpen(
     }
     cubes = {name: Cube(Path(name), meta, made[name]) for name, meta in metas.items()}
     layers = asked.layers(cubes)
-    halo = halo_for(posterior, asked.summaries, holes=survey.holes)
-    plan = posterior.plan(source.meta.window, usable, halo, memory)
-    work = super_resolve(source, posterior, plan, radiometry, layers, question=asked.question, constant=constant)
+    halo = halo_for(posterior, asked.summaries, holes=reading.survey.holes)
+    plan = posterior.plan(source.meta.window, reading.bands, halo, memory)
+    work = super_resolve(
+        source,
+        posterior,
+        plan,
+        reading.radiometry,
+        layers,
+        question=asked.question,
+        constant=reading.constant,
+    )
     for done, _ in enumerate(work, start=1):
         watch(done, len(plan.tiles))
     return {name: array[0] if name.endswith("_merged") else array for name, array in made.items()}

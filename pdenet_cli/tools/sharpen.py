@@ -15,14 +15,15 @@ from typing import Any, Self
 import numpy as np
 
 from pdenet_cli.cube import CubeMeta, Window
-from pdenet_cli.errors import FormatError, OutputError, UsageError
+from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.formats import files_of, open_cube, output_format, usual_suffix, writable_suffixes, zarr_store
 from pdenet_cli.formats.output import Output, is_file, is_folder, unwritable
 from pdenet_cli.inference import Posterior, halo_for, refuse_other, super_resolve
-from pdenet_cli.radiometry import Radiometry, refuse_narrow
+from pdenet_cli.radiometry import refuse_narrow
+from pdenet_cli.reading import Reading
 from pdenet_cli.report import Report, finite, hashes, versions
 from pdenet_cli.summaries import USUAL, Question
-from pdenet_cli.survey import Survey
+from pdenet_cli.survey import SURVEY_VALUES
 from pdenet_cli.tools.delivery import COMPLETE, Delivery
 from pdenet_cli.tools.maps import Maps
 
@@ -111,23 +112,20 @@ class Job:
             self.delivery.refuse_existing()
             self.delivery.refuse_small_disk()
         # What is written rests on it: a hole or a bright pixel that was not looked at would be lost.
-        self.survey = Survey.of(self.source) if settings.forecast else Survey.of(self.source, sys.maxsize)
-        self.usable = self.survey.bands_for(self.source.meta, network.bands)
-        if not self.usable:
-            raise FormatError(f"{scene}: every band is marked bad or empty; there is nothing to sharpen.")
-        good = self.survey.usable_bands(self.source.meta)
-        self.constant = tuple(band for band in good if band not in self.usable)
+        values = SURVEY_VALUES if settings.forecast else sys.maxsize
+        self.reading = Reading.of(self.source, network.bands, settings.value_range, values)
         if settings.dtype is not None:
-            refuse_narrow(np.dtype(settings.dtype), self.source.meta, self.survey)
-        self.radiometry = Radiometry.of(self.source.meta, self.survey, settings.value_range)
-        posterior.refuse_other_bands(len(self.usable))
+            refuse_narrow(np.dtype(settings.dtype), self.source.meta, self.reading.survey)
+        posterior.refuse_other_bands(len(self.reading.bands))
         halo = settings.halo
         if halo is not None and network.halo is None:
             whole = f"{posterior.model.name} looks at the whole scene at once"
             raise UsageError(f"--halo {halo}: {whole}; in pieces its results would be wrong. Leave out --halo.")
         if halo is None:
-            halo = halo_for(posterior, self.maps.summaries, holes=self.survey.holes)
-        self.plan = posterior.plan(self.source.meta.window, self.usable, halo, settings.memory, settings.tile)
+            halo = halo_for(posterior, self.maps.summaries, holes=self.reading.survey.holes)
+        self.plan = posterior.plan(
+            self.source.meta.window, self.reading.bands, halo, settings.memory, settings.tile
+        )
 
     def run(self, say: Callable[[str], None] = lambda text: None) -> Iterator[tuple[int, int]]:
         """Do the work; yields how many tiles of how many are done. `report` is there when it ends."""
@@ -192,8 +190,8 @@ class Job:
         """What the work would take; the time is that of one sub-network over a part of one tile, multiplied."""
         tile = self.plan.tiles[len(self.plan.tiles) // 2].padded
         part = Window(tile.row, tile.column, min(tile.rows, 64), min(tile.columns, 64))
-        seen = [self.usable[i] for i in self.plan.spans[0].padded]
-        unit, _ = self.radiometry.prepare(self.source.read(part, seen), seen)
+        seen = [self.reading.bands[i] for i in self.plan.spans[0].padded]
+        unit, _ = self.reading.radiometry.prepare(self.source.read(part, seen), seen)
         cubes = self.delivery.cubes
         return Forecast(
             outputs={name: str(output.path) for name, (output, _) in cubes.items()},
@@ -214,12 +212,21 @@ class Job:
             layers = self.maps.layers(cubes)
             total = len(self.plan.tiles)
             yield first, total
-            road = self.source, self.posterior, self.plan, self.radiometry
-            work = super_resolve(*road, layers, first, say, self.maps.question, self.constant)
+            work = super_resolve(
+                self.source,
+                self.posterior,
+                self.plan,
+                self.reading.radiometry,
+                layers,
+                first,
+                say,
+                self.maps.question,
+                self.reading.constant,
+            )
             for count, _ in enumerate(work, start=first + 1):
                 self.delivery.journal.note(f"tile {count}")
                 yield count, total
-            return self.maps.numbers(cubes, self.radiometry)
+            return self.maps.numbers(cubes, self.reading.radiometry)
 
     def _cubes(self, path: Path, *, also_mean: bool) -> Iterator[tuple[str, tuple[Output, CubeMeta]]]:
         """Each cube to be written by the name of its map, with what it says of itself."""
@@ -236,7 +243,7 @@ class Job:
 
     def _job(self) -> dict[str, Any]:
         """All that decides the result; a resumed run must have the same."""
-        model, settings = self.posterior.model, self.settings
+        model, settings, radiometry = self.posterior.model, self.settings, self.reading.radiometry
         bands = None if settings.bands is None else [settings.bands.start, settings.bands.stop]
         job = {
             "inputs": hashes(self.source.files),
@@ -245,7 +252,7 @@ class Job:
             "samples": len(self.posterior),
             "ensemble": self.posterior.ensemble,
             "halo": self.plan.halo,
-            "radiometry": asdict(self.radiometry) | {"floor": str(self.radiometry.floor)},
+            "radiometry": asdict(radiometry) | {"floor": str(radiometry.floor)},
             "bands": bands,
             "dtype": settings.dtype,
             "outputs": sorted(self.delivery.cubes),
@@ -260,15 +267,19 @@ class Job:
         count, asked = len(self.posterior), self.posterior.asked
         met = f"{count} samples instead of {asked}: this network cannot give more different ones."
         fewer = (met,) if 1 < count < asked else ()
-        return (*self.source.meta.notes, *self.survey.notes, *self._zeros(), *fewer, *self.maps.misfits())
+        return (*self.source.meta.notes, *self.reading.survey.notes, *self._zeros(), *fewer, *self.maps.misfits())
 
     def _zeros(self) -> Iterator[str]:
         """What to say where bands come out as 0, because the output has no number for missing data."""
         mean = next((meta for name, (_, meta) in self.delivery.cubes.items() if name == "mean"), None)
-        unusable = self.source.meta.bands - len(self.usable) - len(self.constant)
+        unusable = self._unusable_bands
         if mean is not None and unusable and mean.nodata is None and mean.dtype.kind in "iu":
             bands = "bad band is" if unusable == 1 else "bad bands are"
             yield f"{unusable} {bands} written as 0: the scene has no nodata value. Give one with --nodata"
+
+    @property
+    def _unusable_bands(self) -> int:
+        return self.source.meta.bands - len(self.reading.bands) - len(self.reading.constant)
 
     def _report(self, job: dict[str, Any], numbers: dict[str, dict[str, Any]], seconds: float) -> Report:
         meta = self.source.meta
@@ -279,9 +290,9 @@ class Job:
                 "bands": meta.bands,
                 "rows": meta.rows,
                 "columns": meta.columns,
-                "unusable_bands": meta.bands - len(self.usable) - len(self.constant),
-                "constant_bands": len(self.constant),
-                "nodata_share": self.survey.nodata_share,
+                "unusable_bands": self._unusable_bands,
+                "constant_bands": len(self.reading.constant),
+                "nodata_share": self.reading.survey.nodata_share,
                 "tile": self.plan.tile,
                 "bands_at_once": self.plan.depth,
                 "device": str(self.posterior.device),

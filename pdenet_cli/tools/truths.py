@@ -9,16 +9,15 @@ from typing import Any
 
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import FormatError, UsageError
+from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation.view import ALONE, PARTS, View
 from pdenet_cli.formats import files_of, open_cube
 from pdenet_cli.formats.output import refuse_scenes
 from pdenet_cli.inference import ENSEMBLES
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import ModelSpec
-from pdenet_cli.radiometry import Radiometry
+from pdenet_cli.reading import Reading
 from pdenet_cli.report import versions
-from pdenet_cli.survey import Survey
 from pdenet_cli.training.data import held_out, sha256_of
 
 
@@ -119,12 +118,9 @@ def truth_view(
     """What is compared of a truth: the bands for networks that take `count` of them, None for any number, and of
     the part that was asked for a `multiple` of pixels. `say` is told what looks wrong.
     """
-    survey = Survey.of(cube)
-    for note in survey.notes:
+    reading = Reading.of(cube, count, settings.value_range)
+    for note in reading.survey.notes:
         say(f"{cube.path.name}: {note}.")
-    bands = survey.bands_for(cube.meta, count)
-    if not bands:
-        raise FormatError(f"{cube.path}: every band is marked bad or empty; nothing is left to compare.")
     size = rows, columns = cube.meta.rows, cube.meta.columns
     part = Window(0, 0, rows // multiple * multiple, columns // multiple * multiple)
     if settings.part != "whole":
@@ -137,4 +133,4 @@ def truth_view(
             inside = f"rows {part.row} to {part.bottom - 1}, columns {part.column} to {part.right - 1}"
             met = f"--pixel {row} {column} is outside the part that is compared"
             raise UsageError(f"{cube.path}: {met}: {inside}.")
-    return View(cube, Radiometry.of(cube.meta, survey, settings.value_range), bands, part)
+    return View(cube, reading.radiometry, reading.bands, part)

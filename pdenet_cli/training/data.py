@@ -15,7 +15,7 @@ from pdenet_cli.errors import FormatError, ResourceError, UsageError
 from pdenet_cli.formats.limits import free_memory
 from pdenet_cli.networks.runtime import give_back
 from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.survey import Survey
+from pdenet_cli.reading import Reading
 
 SMALLEST = 4  # low-resolution pixels on a side, below which neither a patch nor a validation part says much
 HASHED = 1 << 28  # bytes in memory while a cube is hashed
@@ -51,16 +51,13 @@ class Scene:
         if 2 * part.meta.nbytes > (free := free_memory()):
             need = f"{part.meta.nbytes:,} bytes are too many to train on with {free:,} bytes of free memory"
             raise ResourceError(f"{cube.path}: {need}. Cut out a part of it, or use fewer --bands.")
-        survey = Survey.of(part)
         try:
-            radiometry = Radiometry.of(part.meta, survey, value_range)
+            reading = Reading.of(part, count, value_range)
         except UsageError as error:
             if value_range is not None:  # the user's own
                 raise
             raise FormatError(f"{cube.path}: {error}") from error
-        bands = survey.bands_for(part.meta, count)
-        if not bands:
-            raise FormatError(f"{cube.path}: every band is marked bad or empty.")
+        bands, radiometry = reading.bands, reading.radiometry
         pixels = part.read()
         facts: dict[str, Any] = dict(
             name=cube.path.name,
@@ -81,7 +78,7 @@ class Scene:
             name: tuple(values[b] for b in bands) if len(values := getattr(radiometry, name)) > 1 else values
             for name in ("gain", "offset", "fill")
         }
-        return cls(cube.path.stem, pixels, replace(radiometry, **keep), facts, survey.notes)
+        return cls(cube.path.stem, pixels, replace(radiometry, **keep), facts, reading.survey.notes)
 
     @property
     def size(self) -> tuple[int, int]:

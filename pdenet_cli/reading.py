@@ -1,0 +1,39 @@
+"""How a scene is read: what its numbers are like, which bands the network sees, and how these become 0..1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pdenet_cli.cube import Cube
+from pdenet_cli.errors import FormatError
+from pdenet_cli.radiometry import Radiometry
+from pdenet_cli.survey import SURVEY_VALUES, Survey
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A scene looked over once, before any work on it."""
+
+    survey: Survey
+    bands: tuple[int, ...]  # those that the network sees
+    constant: tuple[int, ...]  # usable bands that it does not see, because each holds one number throughout
+    radiometry: Radiometry
+
+    @classmethod
+    def of(
+        cls,
+        cube: Cube,
+        count: int | None,
+        value_range: tuple[float, float] | None = None,
+        at_most: int = SURVEY_VALUES,
+    ) -> Reading:
+        """The reading of `cube` for a network that takes `count` bands, None for any number.
+
+        `at_most` is about how many numbers are surveyed. FormatError if no band is usable.
+        """
+        survey = Survey.of(cube, at_most)
+        bands = survey.bands_for(cube.meta, count)
+        if not bands:
+            raise FormatError(f"{cube.path}: every band is marked bad or empty.")
+        constant = tuple(band for band in survey.usable_bands(cube.meta) if band not in bands)
+        return cls(survey, bands, constant, Radiometry.of(cube.meta, survey, value_range))
