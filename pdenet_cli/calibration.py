@@ -42,18 +42,18 @@ RATIOS: NDArray[np.float64] = np.geomspace(1e-4, 1e4, 2001)
 Strata = NDArray[np.intp]  # which of STRATA, shaped as a map
 
 
-def spread(evidence: Evidence) -> Map:
-    """What a half width is a multiple of, unit values, above 0.
+def spread(std: Map, detail: Map) -> Map:
+    """What a half width is a multiple of, unit values, above 0: from the samples' std and the input's roughness.
 
     The samples tell what the network is unsure of. Of what no network can know, the detail that the input never
     had, its roughness tells more: with it, one factor serves smooth scenes and rough ones.
     """
-    return evidence.std + np.float32(ROUGH) * evidence.detail + np.float32(FLOOR)
+    return std + np.float32(ROUGH) * detail + np.float32(FLOOR)
 
 
-def strata(evidence: Evidence) -> Strata:
+def strata(detail: Map) -> Strata:
     """Where the scene is flat and where it has edges: the number of each pixel's stratum."""
-    return np.asarray(evidence.detail > EDGE, np.intp)
+    return np.asarray(detail > EDGE, np.intp)
 
 
 @dataclass(frozen=True)
@@ -160,12 +160,13 @@ class Calibration:
 
     def half_width(self, evidence: Evidence, level: float) -> Map:
         """h of the interval mean ± h that holds the truth with probability `level`, unit values."""
-        return np.asarray(self.at(level), np.float32)[strata(evidence)] * spread(evidence)
+        factors = np.asarray(self.at(level), np.float32)[strata(evidence.detail)]
+        return factors * spread(evidence.std, evidence.detail)
 
     def beyond(self, evidence: Evidence, tolerance: NDArray[np.float64] | float) -> Map:
         """The probability, 0..1, that the truth is further than `tolerance` (unit values) from the mean."""
-        ratio = np.abs(tolerance) / spread(evidence)
-        return np.asarray(1 - self.level_at(ratio, strata(evidence)), np.float32)
+        ratio = np.abs(tolerance) / spread(evidence.std, evidence.detail)
+        return np.asarray(1 - self.level_at(ratio, strata(evidence.detail)), np.float32)
 
     def at(self, level: float) -> tuple[float, ...]:
         """The factor of each stratum at a level."""

@@ -49,7 +49,7 @@ def seen(rng, too_small=1.0, samples=12, edges=0.5):
 
 def errors(evidence, truth):
     there = np.ones(truth.shape, bool)
-    return Errors.of(evidence.mean - truth, spread(evidence), strata(evidence), there)
+    return Errors.of(evidence.mean - truth, spread(evidence.std, evidence.detail), strata(evidence.detail), there)
 
 
 def pool(count, sureness, seed=0):
@@ -104,14 +104,18 @@ def test_each_stratum_has_the_factor_that_it_needs():
     for _ in range(5):
         evidence, truth = seen(rng)
         error = (evidence.mean - truth) * np.where(evidence.detail > EDGE, 3, 1)
-        scenes.append(Errors.of(error, spread(evidence), strata(evidence), np.ones(truth.shape, bool)))
+        scenes.append(
+            Errors.of(
+                error, spread(evidence.std, evidence.detail), strata(evidence.detail), np.ones(truth.shape, bool)
+            )
+        )
     flat, edge = Calibration.fit(scenes).at(0.9)
     assert edge == pytest.approx(3 * flat, rel=0.1)
 
 
 def test_the_factor_of_one_scene_is_the_quantile_of_its_errors():
     evidence, truth = seen(np.random.default_rng(4), edges=0)
-    ratio = np.abs(evidence.mean - truth) / spread(evidence)
+    ratio = np.abs(evidence.mean - truth) / spread(evidence.std, evidence.detail)
     made = Calibration.fit([errors(evidence, truth)])
     for level, factor in zip(made.levels, made.factors[0], strict=True):
         exact = np.quantile(ratio, level, method="inverted_cdf")
@@ -232,8 +236,8 @@ def test_factors_keep_their_meaning():
     detail = np.array([5e-4, 6e-4], np.float32).reshape(shape)
     known = Evidence(samples, np.zeros(shape, np.float32), detail, 1)
     std = np.array([np.sqrt(0.02), 0])
-    np.testing.assert_allclose(spread(known).ravel(), std + 0.3 * detail.ravel() + 1e-4, rtol=1e-5)
-    assert strata(known).ravel().tolist() == [0, 1]
+    np.testing.assert_allclose(spread(known.std, detail).ravel(), std + 0.3 * detail.ravel() + 1e-4, rtol=1e-5)
+    assert strata(detail).ravel().tolist() == [0, 1]
 
 
 def test_a_level_outside_the_table_is_refused(made):
@@ -247,7 +251,7 @@ def test_a_level_outside_the_table_is_refused(made):
 def test_the_errors_of_parts_add_up_to_those_of_the_scene(row, column):
     evidence, truth = seen(np.random.default_rng(9))
     there = np.random.default_rng(10).random(truth.shape) < 0.9
-    maps = evidence.mean - truth, spread(evidence), strata(evidence), there
+    maps = evidence.mean - truth, spread(evidence.std, evidence.detail), strata(evidence.detail), there
     whole = Errors.of(*maps)
     rows, columns = [(slice(0, n), slice(n, None)) for n in (row, column)]
     first, *others = [Errors.of(*(m[:, r, c] for m in maps)) for r in rows for c in columns]

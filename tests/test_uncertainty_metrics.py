@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import spearmanr
 
 from pdenet_cli import CubeMeta
-from pdenet_cli.calibration import KEY, Calibration, Errors
+from pdenet_cli.calibration import KEY, Calibration, Errors, spread, strata
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation import uncertainty
@@ -140,12 +140,12 @@ def scene():
     unit = rng.uniform(0.2, 0.8, SHAPE).astype(np.float32)
     std = rng.uniform(0.005, 0.05, SHAPE).astype(np.float32)
     mean = (unit + std * rng.standard_normal(SHAPE)).astype(np.float32)
-    stratum = (rng.random(SHAPE) < 0.3).astype(np.float32)
+    detail = (0.003 * (rng.random(SHAPE) < 0.3)).astype(np.float32)
     numbers = unit * 1000
     there = rng.random(SHAPE) < 0.9
     there[:, :3] = False
     numbers[~there] = np.nan
-    cubes = [Cube(None, CubeMeta(*SHAPE, np.dtype(np.float32)), a) for a in (mean, std, std + 1e-3, stratum)]
+    cubes = [Cube(None, CubeMeta(*SHAPE, np.dtype(np.float32)), a) for a in (mean, std, detail)]
     truth = Cube(None, CubeMeta(*SHAPE, np.dtype(np.float32)), numbers)
     view = View(truth, Radiometry((0.001,), (0.0,), "test"), tuple(range(SHAPE[0])), Window(0, 0, *SHAPE[1:]))
     return view, Guess(*cubes), there, np.abs(mean - unit)
@@ -164,7 +164,8 @@ def calibration():
 def test_coverage_and_width_are_counted_value_by_value(scene, calibration):
     view, guess, there, error = scene
     judged = trust(view, guess, calibration, 0.8)
-    half = np.array(calibration.at(0.8))[guess.stratum.array.astype(int)] * guess.spread.array
+    detail = guess.detail.array
+    half = np.array(calibration.at(0.8))[strata(detail)] * spread(guess.std.array, detail)
     assert judged.values["interval coverage"] == pytest.approx((error <= half)[there].mean(), abs=1e-6)
     assert judged.values["interval unit width"] == pytest.approx(2 * half[there].mean(), rel=1e-5)
     assert judged.values["interval width"] == pytest.approx(2000 * half[there].mean(), rel=1e-5)

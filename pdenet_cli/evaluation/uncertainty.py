@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.calibration import Calibration, Errors, spread, strata
+from pdenet_cli.calibration import Calibration, Errors, Strata, spread, strata
 from pdenet_cli.cube import Cube
 from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation.sparsification import (
@@ -33,7 +33,7 @@ from pdenet_cli.evaluation.sparsification import (
     spearman,
 )
 from pdenet_cli.evaluation.view import View
-from pdenet_cli.summaries import MAPS, MEAN, Summary
+from pdenet_cli.summaries import MAPS, MEAN, Map, Summary
 
 ONE_SIGMA = 0.6827  # what one standard deviation of a normal error holds
 CHUNK_VALUES = 1 << 23  # whole bands, read at once
@@ -83,23 +83,21 @@ AVERAGED = tuple(INTERVAL + what for what in ("coverage", "width", "unit width")
 NAMES = tuple(measure.name for measure in MEASURES)
 
 STD = MAPS["std"][0]
-SPREAD = Summary("spread", "what half widths are multiples of", lambda e, _: spread(e), "spread")
-STRATUM = Summary("stratum", "flat or edge", lambda e, _: strata(e).astype(np.float32), "percent")
+DETAIL = Summary("detail", "roughness of the input", lambda evidence, _: evidence.detail, "spread")
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What a system says of a scene, as cubes of 0..1: what it takes to be true, and how sure it is."""
+    """What a system says of a scene, as cubes of 0..1: its estimate, and what intervals around it are made of."""
 
     mean: Cube
     std: Cube
-    spread: Cube
-    stratum: Cube
+    detail: Cube  # roughness of the input, on the fine grid
 
     @property
     def outputs(self) -> list[tuple[Summary, Cube]]:
         """The cubes to be filled, and with what."""
-        return list(zip((MEAN, STD, SPREAD, STRATUM), vars(self).values(), strict=True))
+        return list(zip((MEAN, STD, DETAIL), vars(self).values(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,7 @@ def trust(truth: View, guess: Guess, calibration: Calibration | None, level: flo
         width = truth.radiometry.spread_from_unit(np.full((1, 1, 1), own.width), (band,)).item()
         for name, value in (_measured(own) | {AVERAGED[1]: width}).items():
             bands.setdefault(name, []).append(value)
-        ratios = part.errors() if ratios is None else ratios + part.errors()
+        ratios = part.errors if ratios is None else ratios + part.errors
     ratios = _something(ratios, truth)
     whole = merged.finished()
     means = {name: _mean(bands[name], sizes) for name in AVERAGED}
@@ -160,7 +158,7 @@ def errors_of(truth: View, guess: Guess) -> Errors:
     """The errors of a guess beside their spread, for a calibration."""
     total: Errors | None = None
     for _, part in _bands(truth, guess):
-        total = part.errors() if total is None else total + part.errors()
+        total = part.errors if total is None else total + part.errors
     return _something(total, truth)
 
 
@@ -186,9 +184,17 @@ class _Part:
     there: There  # (rows, columns)
     error: NDArray[np.float32]
     std: NDArray[np.float32]
-    spread: NDArray[np.float32]
-    stratum: NDArray[np.intp]
+    detail: NDArray[np.float32]
 
+    @cached_property
+    def spread(self) -> Map:
+        return spread(self.std, self.detail)
+
+    @cached_property
+    def stratum(self) -> Strata:
+        return strata(self.detail)
+
+    @cached_property
     def errors(self) -> Errors:
         return Errors.of(self.error, self.spread, self.stratum, self.there)
 
@@ -200,10 +206,9 @@ def _bands(truth: View, guess: Guess) -> Iterator[tuple[int, _Part]]:
     for start in range(0, bands, some):
         stop = min(start + some, bands)
         target, there = truth.read(scene, range(start, stop))
-        mean, std, spread, stratum = (cube.read(scene, slice(start, stop)) for cube in vars(guess).values())
+        mean, std, detail = (cube.read(scene, slice(start, stop)) for cube in vars(guess).values())
         for i in range(stop - start):
-            strata = np.nan_to_num(stratum[i]).astype(np.intp)
-            yield truth.bands[start + i], _Part(there[i], mean[i] - target[i], std[i], spread[i], strata)
+            yield truth.bands[start + i], _Part(there[i], mean[i] - target[i], std[i], detail[i])
 
 
 @dataclass(frozen=True)

@@ -191,6 +191,6 @@ def _errors(
     with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
         truth = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands, say=say)
         low = coarse(truth, degradation, posterior.seed, settings.memory, alone=settings.alone)
-        guess = Guess(*(scratch(Path(folder), low, spec.scale) for _ in range(4)))
+        guess = Guess(*(scratch(Path(folder), low, spec.scale) for _ in range(3)))
         run(low, posterior, guess.outputs, settings.memory, watch, say)
         return errors_of(truth, guess)

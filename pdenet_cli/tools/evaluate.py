@@ -240,7 +240,7 @@ class Contest:
                     memory=self.settings.memory, watch=partial(watch, f"{name}: {system}"), say=say
                 )
                 if system in self.calibrations:
-                    guess = Guess(estimate, *(scratch(Path(folder), low, self.scale) for _ in range(3)))
+                    guess = Guess(estimate, *(scratch(Path(folder), low, self.scale) for _ in range(2)))
                     run(low, posterior, guess.outputs, **options)
                     trusts[system] = trust(truth, guess, self.calibrations[system], self.level)
                 elif len(self.samples) > 1 and posterior.network.random:
