@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import lcm
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdenet_cli.calibration import Calibration
-from pdenet_cli.cube import Cube, Window
+from pdenet_cli.cube import Cube, CubeMeta, Pixels, Window
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, ResourceError, UsageError, out_of_memory
 from pdenet_cli.formats.limits import free_memory
@@ -158,12 +158,21 @@ def refuse_other(posterior: object) -> None:
         raise UsageError(f"{met}. Pass Posterior(model, N) for N samples.")
 
 
+class Sink(Protocol):
+    """What a map with a value per band is written to: a cube, or something that keeps less than the pixels."""
+
+    meta: CubeMeta
+
+    def write(self, window: Window, pixels: Pixels, bands: slice) -> None:
+        """Take in `bands` of a window, (bands, rows, columns)."""
+
+
 @dataclass(frozen=True)
 class Layer:
-    """A map to be written: its summary, its cube with a value per band, its cube merged over the bands."""
+    """A map to be written: its summary, where its values per band go, its cube merged over the bands."""
 
     summary: Summary
-    cube: Cube | None = None
+    cube: Sink | None = None
     merged: Cube | None = None
 
 

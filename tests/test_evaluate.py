@@ -25,7 +25,6 @@ from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import Model, ModelSpec, save_model
 from pdenet_cli.networks.pdenet import PDENet, TemplateNet
 from pdenet_cli.pages.evaluation import evaluation_page
-from pdenet_cli.summaries import MEAN
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.chances import plot_chances
 from pdenet_cli.tools.evaluate import Contest, Settings, evaluate_files
@@ -489,12 +488,12 @@ def test_what_is_written_again_in_smaller_windows_counts_once(truth, tmp_path):
     with open_cube(path) as cube:
         target = view.View(cube, Radiometry.of(cube.meta, Survey.of(cube)), tuple(range(5)), cube.meta.window)
         guess = unit * np.float32(0.9)
-        once, again = (study.scored(target, empty, {(1, 0): MEAN})[1, 0] for _ in range(2))
+        once, again = (study.score_sinks(target, empty, [(1, 0)])[1, 0] for _ in range(2))
         once.write(target.scene, guess)
         again.write(target.scene, np.zeros_like(guess))
         for window in target.scene.blocks(30, 41):
             again.write(window, guess[(slice(None), *window.slices)])
-        assert study.scores_in(again) == pytest.approx(study.scores_in(once), rel=1e-9)
+        assert again.scores() == pytest.approx(once.scores(), rel=1e-9)
 
 
 def test_sets_of_draws_share_none():

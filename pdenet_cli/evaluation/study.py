@@ -7,7 +7,7 @@ the first set of N is what `--samples N` alone would give, and no sub-network ru
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, reduce
 from operator import add
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pdenet_cli.cube import Cube, CubeMeta, Pixels, Window
+from pdenet_cli.cube import CubeMeta, Pixels, Window
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.metrics import Tally, means_over
 from pdenet_cli.summaries import Evidence, Map, Question, Summary, mean
@@ -80,46 +80,34 @@ def _mean(evidence: Evidence, question: Question, start: int, count: int) -> Map
     return mean(evidence.samples[start : start + count])
 
 
-class Scored:
-    """An array that keeps the scores of what is written into it, not the pixels: so many sets fit nowhere."""
+class ScoreSink:
+    """Scores what is written to it and keeps no pixels: the cubes of so many sets would fit nowhere."""
 
     def __init__(self, truth: View, empty: Tally, read: Callable[[Window], tuple[Any, Any]]) -> None:
         """`read` is the truth's, or one that remembers what was read last."""
         self.truth, self.empty, self.read = truth, empty, read
+        self.meta = CubeMeta(len(truth.bands), truth.part.rows, truth.part.columns, np.dtype(np.float32))
         self.tallies: dict[Window, Tally] = {}
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return len(self.truth.bands), self.truth.part.rows, self.truth.part.columns
-
-    def __getitem__(self, key: tuple[slice, ...]) -> Any:
-        raise NotImplementedError("only scores are kept")
-
-    def __setitem__(self, key: tuple[slice, ...], pixels: Pixels) -> None:
-        _, rows, columns = key  # all bands: a spectrum has one angle
-        window = Window(rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start)
+    def write(self, window: Window, pixels: Pixels, bands: slice = slice(None)) -> None:
+        """Score a window, of all bands at once: a spectrum has one angle."""
         target, there = self.read(window)
         tally = self.empty.empty()
         tally.add(window, self.truth.scene, pixels, target, there)
-        # What did not fit into memory is written again, in smaller windows.
-        kept = {other: old for other, old in self.tallies.items() if not _overlap(other, window)}
-        self.tallies = kept | {window: tally}
+        # After running out of memory, a window is written again in smaller ones.
+        for replaced in [other for other in self.tallies if _overlap(other, window)]:
+            del self.tallies[replaced]
+        self.tallies[window] = tally
 
-    def values(self) -> Scores:
+    def scores(self) -> Scores:
+        """The scores of all that was written."""
         return reduce(add, self.tallies.values()).values()
 
 
-def scored(truth: View, empty: Tally, summaries: Mapping[Take, Summary]) -> dict[Take, Cube]:
-    """A cube for each set of draws that keeps its scores alone."""
-    read = lru_cache(maxsize=1)(truth.read)  # every set is compared with the same window
-    meta = CubeMeta(len(truth.bands), truth.part.rows, truth.part.columns, np.dtype(np.float32))
-    return {take: Cube(truth.cube.path, meta, Scored(truth, empty, read)) for take in summaries}
-
-
-def scores_in(cube: Cube) -> Scores:
-    """What a cube that `scored` made has kept."""
-    assert isinstance(cube.array, Scored)
-    return cube.array.values()
+def score_sinks(truth: View, empty: Tally, takes: Iterable[Take]) -> dict[Take, ScoreSink]:
+    """A sink for each set of draws; they read each window of the truth once for all."""
+    read = lru_cache(maxsize=1)(truth.read)
+    return {take: ScoreSink(truth, empty, read) for take in takes}
 
 
 def _overlap(one: Window, other: Window) -> bool:

@@ -14,7 +14,7 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ResourceError
 from pdenet_cli.evaluation.view import AS_THEY_ARE, View
 from pdenet_cli.formats.raw import RawArray
-from pdenet_cli.inference import Layer, Posterior, halo_for, super_resolve, usable_memory
+from pdenet_cli.inference import Layer, Posterior, Sink, halo_for, super_resolve, usable_memory
 from pdenet_cli.networks import Draw
 from pdenet_cli.radiometry import FILLED, grown
 from pdenet_cli.summaries import Summary
@@ -68,14 +68,14 @@ def every_mask_one(posterior: Posterior) -> Posterior:
 def run(
     low: Coarse,
     posterior: Posterior,
-    outputs: Sequence[tuple[Summary, Cube]],
+    outputs: Sequence[tuple[Summary, Sink]],
     memory: int | None = None,
     watch: Callable[[int, int], None] = lambda done, total: None,
     say: Callable[[str], None] = lambda text: None,
     *,
     whole_spectra: bool = False,
 ) -> None:
-    """Fill each cube with what the system makes of `low`, as its summary has it; `watch` hears of every tile.
+    """Fill each sink with what the system makes of `low`, as its summary has it; `watch` hears of every tile.
 
     `whole_spectra`: all bands of a pixel are written at once.
     """
@@ -84,7 +84,7 @@ def run(
     halo = halo_for(posterior, [summary for summary, _ in outputs], holes=False)
     around = cube.meta.window
     plan = posterior.plan(low.part, range(bands), halo, memory, whole_spectra=whole_spectra, surroundings=around)
-    layers = [Layer(summary, cube) for summary, cube in outputs]
+    layers = [Layer(summary, sink) for summary, sink in outputs]
     work = super_resolve(cube, posterior, plan, AS_THEY_ARE, layers, say=say)
     for done, _ in enumerate(work, start=1):
         watch(done, len(plan.tiles))

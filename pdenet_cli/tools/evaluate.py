@@ -256,13 +256,13 @@ class Contest:
         """The scores of every set of draws and of no draw; the first set of the largest N fills `output`."""
         empty = PROTOCOLS[self.settings.protocol].tally(self.scale, study.METRICS)
         takes = study.takes(self.samples, len(posterior))
-        cubes = study.scored(truth, empty, takes | {study.EVERY_MASK_ONE: MEAN})
-        outputs = [(summary, cubes[take]) for take, summary in takes.items()]
+        sinks = study.score_sinks(truth, empty, (*takes, study.EVERY_MASK_ONE))
+        outputs = [(summary, sinks[take]) for take, summary in takes.items()]
         best = takes[min(self.samples[-1], len(posterior)), 0]
         run(low, posterior, [*outputs, (best, output)], **options, whole_spectra=True)
-        certain = [(MEAN, cubes[study.EVERY_MASK_ONE])]
+        certain = [(MEAN, sinks[study.EVERY_MASK_ONE])]
         run(low, every_mask_one(posterior), certain, **options, whole_spectra=True)
-        return {take: study.scores_in(cube) for take, cube in cubes.items()}
+        return {take: sink.scores() for take, sink in sinks.items()}
 
     def _misfits(self) -> tuple[str, ...]:
         """What keeps models from doing what they can in this run, and calibrations from holding."""
