@@ -137,10 +137,10 @@ def cubes(tmp_path_factory):
 def scenes(cubes):
     """The three as training reads them."""
     from pdenet_cli.degradation import Degradation
-    from pdenet_cli.tools.train import Plan, find_cubes
+    from pdenet_cli.tools.train import TrainingPlan, find_cubes
     from pdenet_cli.training.data import Scene
 
-    return [Scene.read(cube) for cube in find_cubes(Plan((cubes,), Degradation(4)), lambda event: None)]
+    return [Scene.read(cube) for cube in find_cubes(TrainingPlan((cubes,), Degradation(4)), lambda event: None)]
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from pdenet_cli.risk_control import upper_bound
 from pdenet_cli.summaries import Evidence
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.evaluate import Contest
-from pdenet_cli.tools.truths import Settings
+from pdenet_cli.tools.truths import TruthSettings
 from tests.cubes import written
 
 SIDE = 40
@@ -367,7 +367,7 @@ def test_the_command_writes_a_calibrated_model_that_evaluate_and_models_understa
 def test_a_scene_in_tiles_calibrates_as_the_whole(scenes, models, tmp_path):
     def made(name, memory):
         output = tmp_path / name
-        settings = Settings(memory=memory)
+        settings = TruthSettings(memory=memory)
         return calibrate(str(models["pdenet"]), scenes[:2], output, settings, samples=3).calibration
 
     whole, tiled = made("whole.safetensors", None), made("tiled.safetensors", 1_000_000)
@@ -382,7 +382,7 @@ def test_bands_of_zeros_do_not_narrow_the_intervals_of_flat_places(scenes, model
         pixels = np.concatenate((pixels, np.zeros_like(pixels)))
         dead.append(written(tmp_path / path.name, pixels))
     alive, with_dead = (
-        calibrate(str(models["pdenet"]), paths, tmp_path / name, Settings(), samples=3).calibration
+        calibrate(str(models["pdenet"]), paths, tmp_path / name, TruthSettings(), samples=3).calibration
         for paths, name in ((scenes, "alive.safetensors"), (dead, "dead.safetensors"))
     )
     assert with_dead.factors == alive.factors
@@ -399,15 +399,15 @@ def test_a_scene_that_the_model_was_trained_on_is_named(scenes, models, tmp_path
         save_model(path, dataclasses.replace(model, spec=spec))
         for bands in (None, slice(0, 2)):
             said, output = [], tmp_path / f"{generation}{bands}.safetensors"
-            calibrate(str(path), scenes[:2], output, Settings(bands=bands), samples=2, say=said.append)
+            calibrate(str(path), scenes[:2], output, TruthSettings(bands=bands), samples=2, say=said.append)
             assert [scenes[0].name in text and "trained on" in text for text in said] == [True]
             made = Calibration.of(read_header(output).spec)
             assert [scene["learned"] for scene in made.scenes] == [True, False]
             assert "trained on 1 of these scenes, so nothing is proved" in made.guarantee
         asked = dict(samples=2, certify=True, delta=0.5)
         with pytest.raises(UsageError, match="certifies nothing"):
-            calibrate(str(path), scenes[:1], tmp_path / "no.safetensors", Settings(level=0.4), **asked)
-        notes = Contest([str(path)], [2], 0, "cpu", Settings()).run(scenes[:2]).notes
+            calibrate(str(path), scenes[:1], tmp_path / "no.safetensors", TruthSettings(level=0.4), **asked)
+        notes = Contest([str(path)], [2], 0, "cpu", TruthSettings()).run(scenes[:2]).notes
         assert [scenes[0].name in text for text in notes if "trained on" in text] == [True]
 
 
@@ -415,11 +415,11 @@ def test_a_scene_that_fails_leaves_the_others_to_calibrate(scenes, models, tmp_p
     (tmp_path / "broken.hdr").write_text("ENVI\n")
     output = tmp_path / "out.safetensors"
     paths = [tmp_path / "broken.hdr", scenes[0]]
-    done = calibrate(str(models["pdenet"]), paths, output, Settings(), samples=2)
+    done = calibrate(str(models["pdenet"]), paths, output, TruthSettings(), samples=2)
     assert list(done.failed) == [str(paths[0])]
     assert len(Calibration.of(read_header(output).spec).scenes) == 1
     with pytest.raises(FormatError):
-        calibrate(str(models["pdenet"]), paths[:1], tmp_path / "none.safetensors", Settings(), samples=2)
+        calibrate(str(models["pdenet"]), paths[:1], tmp_path / "none.safetensors", TruthSettings(), samples=2)
 
 
 @pytest.mark.parametrize(
@@ -437,7 +437,7 @@ def test_a_scene_that_fails_leaves_the_others_to_calibrate(scenes, models, tmp_p
 def test_what_cannot_be_calibrated_is_said_in_a_line(scenes, models, tmp_path, settings, arguments, says):
     output = tmp_path / "out.safetensors"
     with pytest.raises(UsageError, match=says) as met:
-        calibrate(str(models["pdenet"]), scenes, output, Settings(**settings), **{"samples": 2} | arguments)
+        calibrate(str(models["pdenet"]), scenes, output, TruthSettings(**settings), **{"samples": 2} | arguments)
     assert "\n" not in str(met.value)
     assert not output.exists()
 
@@ -452,21 +452,23 @@ def test_what_no_scene_can_mend_is_refused_before_any_is_read(models, tmp_path):
     nowhere, output = [tmp_path / "a.hdr", tmp_path / "b.hdr"], tmp_path / "out.safetensors"
     for level, certify in ((1.5, False), (0.9, True)):
         with pytest.raises(UsageError, match=r"between|2 scenes can certify at most 31\.6%"):
-            calibrate(str(models["pdenet"]), nowhere, output, Settings(level=level), certify=certify)
+            calibrate(str(models["pdenet"]), nowhere, output, TruthSettings(level=level), certify=certify)
     with pytest.raises(UsageError, match="twice"):
-        calibrate(str(models["pdenet"]), [nowhere[0], tmp_path / "." / "a.hdr"], output, Settings())
+        calibrate(str(models["pdenet"]), [nowhere[0], tmp_path / "." / "a.hdr"], output, TruthSettings())
     with pytest.raises(UsageError, match="must end in"):
-        calibrate(str(models["pdenet"]), nowhere, tmp_path / "out.st", Settings())
+        calibrate(str(models["pdenet"]), nowhere, tmp_path / "out.st", TruthSettings())
 
 
 def test_a_scene_by_another_name_is_still_one_scene(scenes, models, tmp_path):
     output = tmp_path / "out.safetensors"
     with pytest.raises(UsageError, match="twice"):
-        calibrate(str(models["pdenet"]), [scenes[0], scenes[0].with_suffix(".img")], output, Settings(), samples=2)
+        calibrate(
+            str(models["pdenet"]), [scenes[0], scenes[0].with_suffix(".img")], output, TruthSettings(), samples=2
+        )
     for suffix in (".hdr", ".img"):
         (tmp_path / f"copy{suffix}").write_bytes(scenes[0].with_suffix(suffix).read_bytes())
     with pytest.raises(UsageError, match="is a copy of"):
-        calibrate(str(models["pdenet"]), [scenes[0], tmp_path / "copy.hdr"], output, Settings(), samples=2)
+        calibrate(str(models["pdenet"]), [scenes[0], tmp_path / "copy.hdr"], output, TruthSettings(), samples=2)
     picture = written(tmp_path / "a.tif", np.random.default_rng(0).random((2, 32, 32)).astype("<f4"))
     (tmp_path / "b.tif").write_bytes(picture.read_bytes())
     for name, east in (("a", 100), ("b", 200)):
@@ -475,7 +477,7 @@ def test_a_scene_by_another_name_is_still_one_scene(scenes, models, tmp_path):
     (tmp_path / "folder" / "link.tif").symlink_to(picture)
     for other, says in (("b.tif", "is a copy of"), ("folder/link.tif", "twice")):
         with pytest.raises(UsageError, match=says):
-            calibrate(str(models["pdenet"]), [picture, tmp_path / other], output, Settings(), samples=2)
+            calibrate(str(models["pdenet"]), [picture, tmp_path / other], output, TruthSettings(), samples=2)
     assert not output.exists()
 
 
@@ -486,7 +488,7 @@ def test_a_copy_without_what_lay_beside_it_is_still_the_same_scene(models, tmp_p
     first.with_suffix(".hdr").write_text(lines + "wavelength = {500, 600}\n")
     for scenes in ([first, second], [second, first]):
         with pytest.raises(UsageError, match="is a copy of"):
-            calibrate(str(models["pdenet"]), scenes, tmp_path / "out.safetensors", Settings(), samples=2)
+            calibrate(str(models["pdenet"]), scenes, tmp_path / "out.safetensors", TruthSettings(), samples=2)
 
 
 def test_one_scene_says_nothing_of_the_others_factors(pdenet, scenes, models, tmp_path):
@@ -501,24 +503,24 @@ def test_one_scene_says_nothing_of_the_others_factors(pdenet, scenes, models, tm
 
 def test_a_model_that_is_calibrated_again_keeps_its_ensemble(scenes, models, tmp_path):
     first, again, other = (tmp_path / f"{name}.safetensors" for name in ("first", "again", "other"))
-    calibrate(str(models["pdenet"]), scenes, first, Settings(ensemble="flips"), samples=2)
-    calibrate(str(first), scenes, again, Settings(noise=0.01), samples=2)
-    calibrate(str(first), scenes, other, Settings(ensemble="masks"), samples=2)
+    calibrate(str(models["pdenet"]), scenes, first, TruthSettings(ensemble="flips"), samples=2)
+    calibrate(str(first), scenes, again, TruthSettings(noise=0.01), samples=2)
+    calibrate(str(first), scenes, other, TruthSettings(ensemble="masks"), samples=2)
     kept = [Calibration.of(read_header(path).spec).ensemble for path in (first, again, other)]
     assert kept == ["flips", "flips", "masks"]
 
 
 def test_intervals_are_calibrated_for_another_lens_and_noise_than_the_models_own(scenes, models, tmp_path):
     output = tmp_path / "noisy.safetensors"
-    usual = calibrate(str(models["pdenet"]), scenes, tmp_path / "usual.safetensors", Settings(), samples=2)
-    noisy = calibrate(str(models["pdenet"]), scenes, output, Settings(noise=0.2), samples=2)
+    usual = calibrate(str(models["pdenet"]), scenes, tmp_path / "usual.safetensors", TruthSettings(), samples=2)
+    noisy = calibrate(str(models["pdenet"]), scenes, output, TruthSettings(noise=0.2), samples=2)
     assert usual.calibration.degradation is None
     assert "degraded like the model's training data" in usual.calibration.guarantee
     assert "degraded by x4 bicubic, noise 0.2," in noisy.calibration.guarantee
     assert noisy.calibration.at(0.9) != usual.calibration.at(0.9)
     held = []
     for noise in (None, 0.2):
-        judged = Contest([str(output)], [2], 0, "cpu", Settings(uncertainty=True, noise=noise)).run(scenes)
+        judged = Contest([str(output)], [2], 0, "cpu", TruthSettings(uncertainty=True, noise=noise)).run(scenes)
         held.append(mean_trust([*judged.trusts()["noisy"].values()])["interval coverage"])
         told = any(
             "calibrated on scenes degraded by x4 bicubic, noise 0.2, which" in note for note in judged.notes
@@ -537,7 +539,7 @@ def test_a_folder_is_never_replaced_by_a_model(scenes, models, tmp_path):
     (tmp_path / "models.safetensors").mkdir()
     (tmp_path / "models.safetensors" / "precious").touch()
     for write in (
-        lambda path: calibrate(str(models["pdenet"]), scenes, path, Settings(), samples=2, overwrite=True),
+        lambda path: calibrate(str(models["pdenet"]), scenes, path, TruthSettings(), samples=2, overwrite=True),
         lambda path: save_model(path, load_model(models["pdenet"])),
     ):
         with pytest.raises(OutputError, match="is a folder"):
@@ -547,8 +549,8 @@ def test_a_folder_is_never_replaced_by_a_model(scenes, models, tmp_path):
 
 def test_flips_calibrate_a_network_without_chance(scenes, models, tmp_path):
     with pytest.raises(UsageError, match="--ensemble flips"):
-        calibrate(str(models["template"]), scenes, tmp_path / "no.safetensors", Settings())
-    settings = Settings(ensemble="flips")
+        calibrate(str(models["template"]), scenes, tmp_path / "no.safetensors", TruthSettings())
+    settings = TruthSettings(ensemble="flips")
     made = calibrate(str(models["template"]), scenes, tmp_path / "yes.safetensors", settings, samples=8)
     assert (made.calibration.samples, made.calibration.ensemble) == (8, "flips")
     assert Posterior(load_model(made.output), 8).ensemble == "flips"  # used as it was calibrated

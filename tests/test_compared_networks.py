@@ -14,7 +14,7 @@ from pdenet_cli.models import Model, ModelSpec, load_model, read_tensors, save_m
 from pdenet_cli.networks import NETWORKS, build_network
 from pdenet_cli.networks.gan3d import Discriminator, spectral_angle
 from pdenet_cli.networks.nas import NASNet
-from pdenet_cli.tools.train import Plan, train
+from pdenet_cli.tools.train import TrainingPlan, train
 from pdenet_cli.training.data import Scene
 from pdenet_cli.training.patches import Patches
 from pdenet_cli.training.recipe import recipe_for
@@ -263,7 +263,9 @@ def cubes(tmp_path_factory):
 
 def plan(cubes, network, **changes):
     small = dict(batch=2, patch=16, bands=4)
-    return Plan((cubes,), Degradation(4), network=network, config="tiny", changes=small, threads=1, **changes)
+    return TrainingPlan(
+        (cubes,), Degradation(4), network=network, config="tiny", changes=small, threads=1, **changes
+    )
 
 
 def trainer_of(cubes, name, recipe="fast", **changes):

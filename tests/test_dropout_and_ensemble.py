@@ -18,7 +18,7 @@ from pdenet_cli.networks.base import Draw
 from pdenet_cli.networks.dropout import DropoutNet
 from pdenet_cli.networks.ensemble import EnsembleNet
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet
-from pdenet_cli.tools.train import Plan, train
+from pdenet_cli.tools.train import TrainingPlan, train
 from pdenet_cli.training.data import Scene
 from pdenet_cli.training.patches import Patches
 from pdenet_cli.training.recipe import RECIPES, recipe_for
@@ -209,7 +209,7 @@ def test_a_patch_trains_one_member_and_every_member_has_its_share_of_patches(cub
 @pytest.mark.parametrize("name", ["dropout", "ensemble"])
 def test_it_trains_and_its_samples_differ(name, cubes, tmp_path):
     small = dict(batch=2, patch=16, bands=4)
-    plan = Plan((cubes,), Degradation(4), network=name, config="tiny", changes=small, threads=1, steps=3)
+    plan = TrainingPlan((cubes,), Degradation(4), network=name, config="tiny", changes=small, threads=1, steps=3)
     trained = train(plan, tmp_path / "m.safetensors")
     model = load_model(trained.files.model)
     assert model.spec.network == name

@@ -27,7 +27,7 @@ from pdenet_cli.networks.pdenet import PDENet, TemplateNet
 from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.chances import plot_chances
-from pdenet_cli.tools.evaluate import Contest, Settings, evaluate_files
+from pdenet_cli.tools.evaluate import Contest, TruthSettings, evaluate_files
 from pdenet_cli.tools.truths import refuse_to_replace, trained_on, truth_view
 from pdenet_cli.training.data import sha256_of
 from tests.contests import CONFIG, SIZE, contest, make_models, make_truth, smooth
@@ -86,17 +86,19 @@ def test_an_estimate_is_scaled_as_its_own_header_says(truth, tmp_path, numbers, 
     path, unit = truth
     guess = (unit + 0.02 * np.random.default_rng(1).standard_normal(unit.shape)).astype("<f4")
     written(tmp_path / "guess.hdr", np.asarray(numbers(guess), "<f4"), **said)
-    values = evaluate_files(tmp_path / "guess.hdr", path, None, Settings()).scenes[0].systems["guess.hdr"].values
+    values = (
+        evaluate_files(tmp_path / "guess.hdr", path, None, TruthSettings()).scenes[0].systems["guess.hdr"].values
+    )
     error = guess.clip(0, 1).astype(np.float64) - unit.clip(0, 1)
     assert values["RMSE"] == pytest.approx(np.sqrt(np.mean(error**2)), rel=1e-4)
-    notes = evaluate_files(tmp_path / "guess.hdr", path, None, Settings()).notes
+    notes = evaluate_files(tmp_path / "guess.hdr", path, None, TruthSettings()).notes
     credible = said and said.get("reflectance_scale") != 0.5
     assert [note.split()[0] for note in notes] == ([] if credible else ["guess.hdr"])
 
 
 def test_a_cube_beside_itself_is_scaled_alike_whatever_it_says(tmp_path):
     path = written(tmp_path / "a.hdr", (1000 * smooth(**SIZE)).astype("<f4"))
-    same = evaluate_files(path, path, None, Settings())
+    same = evaluate_files(path, path, None, TruthSettings())
     assert (same.scenes[0].systems["a.hdr"].values["RMSE"], same.notes) == (0, ())
 
 
@@ -105,10 +107,10 @@ def test_an_estimate_may_have_another_variable_than_the_truth(truth, tmp_path):
     three, four = (np.ascontiguousarray(unit.transpose(1, 2, 0)[:, :, :bands]) for bands in (3, 4))
     savemat(tmp_path / "guess.mat", {"mine": four})
     savemat(tmp_path / "truth.mat", {"hsi": four, "other": three})
-    same = evaluate_files(tmp_path / "guess.mat", tmp_path / "truth.mat", None, Settings(variable="hsi"))
+    same = evaluate_files(tmp_path / "guess.mat", tmp_path / "truth.mat", None, TruthSettings(variable="hsi"))
     assert same.scenes[0].systems["guess.mat"].values["RMSE"] == 0
     with pytest.raises(FormatError, match=r"truth\.mat: no variable"):
-        evaluate_files(tmp_path / "truth.mat", tmp_path / "guess.mat", None, Settings(variable="mine"))
+        evaluate_files(tmp_path / "truth.mat", tmp_path / "guess.mat", None, TruthSettings(variable="mine"))
 
 
 def test_cubes_are_read_and_compared_as_the_user_says(truth, tmp_path):
@@ -120,7 +122,7 @@ def test_cubes_are_read_and_compared_as_the_user_says(truth, tmp_path):
             file["mine"], file["other"] = mine.transpose(1, 2, 0), unit[:, :9]
     rmse = {}
     for high in (1, 2):
-        settings = Settings(variable="mine", axes="rcb", value_range=(0, high), bands=slice(1, 4), nodata=-7)
+        settings = TruthSettings(variable="mine", axes="rcb", value_range=(0, high), bands=slice(1, 4), nodata=-7)
         done = evaluate_files(tmp_path / "b.h5", tmp_path / "a.h5", None, settings)
         rmse[high] = done.scenes[0].systems["b.h5"].values["RMSE"]
         assert (done.scenes[0].rows, done.scenes[0].columns, len(done.scenes[0].bands)) == (50, 41, 3)
@@ -135,7 +137,7 @@ def test_wavelengths_are_those_of_the_bands_that_are_compared(truth, tmp_path):
     waves = (450.0, 500.0, 550.0, 600.0, 650.0)
     told = dict(wavelengths=waves, wavelength_units="nm", good_bands=(False, True, True, False, True))
     path = written(tmp_path / "a.hdr", unit, **told)
-    assert evaluate_files(path, path, None, Settings()).scenes[0].wavelengths == (500, 550, 650)
+    assert evaluate_files(path, path, None, TruthSettings()).scenes[0].wavelengths == (500, 550, 650)
 
 
 @pytest.mark.parametrize(("shift", "said"), [(4, False), (6, True)])
@@ -146,7 +148,7 @@ def test_bands_that_are_not_the_same_are_told_of(tmp_path, shift, said):
         written(tmp_path / name, pixels, wavelengths=tuple(centres + more), wavelength_units="nm")
         for name, more in (("a.hdr", 0), ("b.hdr", shift))
     ]
-    notes = evaluate_files(*paths, None, Settings()).notes
+    notes = evaluate_files(*paths, None, TruthSettings()).notes
     assert any("wavelengths" in note and f"{shift} nm" in note for note in notes) == said
 
 
@@ -174,7 +176,7 @@ def test_cubes_of_other_places_are_told_of(tmp_path, transform, crs, said):
         written(tmp_path / name, smooth(**SIZE).astype("<f4"), georeference=place)
         for name, place in zip(("a.tif", "b.tif"), places, strict=True)
     ]
-    notes = [note for note in evaluate_files(*paths, None, Settings()).notes if "The two" in note]
+    notes = [note for note in evaluate_files(*paths, None, TruthSettings()).notes if "The two" in note]
     assert [said in note for note in notes] == ([True] if said else [])
 
 
@@ -192,14 +194,14 @@ def test_a_truth_with_holes_that_nobody_declared_is_told_of(models, tmp_path):
     path = written(tmp_path / "a.hdr", pixels)
     notes = contest(models, ("plain",)).run([path]).notes
     assert ["a.hdr" in note for note in notes if "--nodata -9999" in note] == [True]
-    assert any("--nodata -9999" in note for note in evaluate_files(path, path, None, Settings()).notes)
+    assert any("--nodata -9999" in note for note in evaluate_files(path, path, None, TruthSettings()).notes)
 
 
 def test_cubes_of_different_shapes_are_refused_in_a_line(truth, tmp_path):
     path, unit = truth
     other = written(tmp_path / "small.hdr", unit[:, :-1])
     with pytest.raises(UsageError, match=r"5 x 49 x 41 and .* 5 x 50 x 41 .*same shape"):
-        evaluate_files(other, path, None, Settings())
+        evaluate_files(other, path, None, TruthSettings())
 
 
 def test_nodata_and_bad_bands_are_left_out_and_their_share_is_told(tmp_path):
@@ -211,7 +213,7 @@ def test_nodata_and_bad_bands_are_left_out_and_their_share_is_told(tmp_path):
     guess[:, 40:] = np.nan
     good = (True, True, True, False, True)
     scene = written(tmp_path / "truth.hdr", hidden, nodata=-9.0, good_bands=good)
-    result = evaluate_files(written(tmp_path / "guess.hdr", guess), scene, None, Settings()).scenes[0]
+    result = evaluate_files(written(tmp_path / "guess.hdr", guess), scene, None, TruthSettings()).scenes[0]
     assert result.bands == (0, 1, 2, 4)
     assert result.bands_left_out == 1
     assert result.share_left_out == pytest.approx(1 - 4 / 5 * 30 / 50)
@@ -225,7 +227,7 @@ def test_an_estimate_has_holes_of_its_own(tmp_path):
     guess = unit + np.float32(0.01)
     guess[:, :10] = -5
     paths = written(tmp_path / "guess.hdr", guess, nodata=-5.0), written(tmp_path / "truth.hdr", unit, nodata=-7.0)
-    result = evaluate_files(*paths, None, Settings()).scenes[0]
+    result = evaluate_files(*paths, None, TruthSettings()).scenes[0]
     assert result.share_left_out == pytest.approx(10 / 50)
     assert result.systems["guess.hdr"].values["RMSE"] <= 0.0101
 
@@ -234,17 +236,17 @@ def test_nothing_in_common_is_an_error(tmp_path):
     unit = smooth(3, 20, 20).astype("<f4")
     nothing = written(tmp_path / "nothing.hdr", np.full_like(unit, np.nan))
     with pytest.raises(UsageError, match="nothing to compare"):
-        evaluate_files(nothing, written(tmp_path / "truth.hdr", unit), None, Settings())
+        evaluate_files(nothing, written(tmp_path / "truth.hdr", unit), None, TruthSettings())
 
 
 def test_blocks_of_any_size_give_the_same_scores(truth, tmp_path, monkeypatch):
     path, unit = truth
     guess = written(tmp_path / "guess.hdr", (unit * 9000).astype("<f4"))
-    whole = evaluate_files(guess, path, None, Settings(look=True)).scenes[0]
+    whole = evaluate_files(guess, path, None, TruthSettings(look=True)).scenes[0]
     monkeypatch.setattr(
         view.View, "blocks", lambda self, multiple=1: self.scene.blocks(7 * multiple, 11 * multiple)
     )
-    cut = evaluate_files(guess, path, None, Settings(look=True)).scenes[0]
+    cut = evaluate_files(guess, path, None, TruthSettings(look=True)).scenes[0]
     assert cut.systems["guess.hdr"].values == pytest.approx(whole.systems["guess.hdr"].values, rel=1e-9)
     np.testing.assert_array_equal(cut.look.errors["guess.hdr"], whole.look.errors["guess.hdr"])
 
@@ -263,7 +265,9 @@ def test_the_smallest_cubes_are_scored(pdenet, tmp_path, shape):
 def test_ergas_knows_the_scale(truth, tmp_path):
     path, unit = truth
     guess = written(tmp_path / "guess.hdr", (unit * 9000).astype("<f4"))
-    two, four = (evaluate_files(guess, path, s, Settings()).scenes[0].systems["guess.hdr"].values for s in (2, 4))
+    two, four = (
+        evaluate_files(guess, path, s, TruthSettings()).scenes[0].systems["guess.hdr"].values for s in (2, 4)
+    )
     assert two["ERGAS"] == pytest.approx(2 * four["ERGAS"])
 
 
@@ -318,7 +322,7 @@ def test_a_truth_is_made_coarse_in_the_memory_that_is_given(truth, models, tmp_p
         assert planes == wanted
         planes.clear()
     assert scores[0] == scores[1] == scores[2]
-    calibrate(models["chance"], [path], tmp_path / "m.safetensors", Settings(memory=2 * plane), samples=2)
+    calibrate(models["chance"], [path], tmp_path / "m.safetensors", TruthSettings(memory=2 * plane), samples=2)
     assert planes[:3] == [2, 2, 1]
 
 
@@ -653,11 +657,11 @@ def test_no_output_replaces_what_lies_beside_a_scene_or_another_output(tmp_path)
     path.with_suffix(".hdr").write_text(lines + "wavelength = {500, 501, 502}\n")
     for output in (path, path.with_suffix(".hdr")):
         with pytest.raises(OutputError, match="is the scene itself"):
-            refuse_to_replace([output], [path], Settings())
+            refuse_to_replace([output], [path], TruthSettings())
     (tmp_path / "deeper").mkdir()
     with pytest.raises(UsageError, match="the same name"):
-        refuse_to_replace([tmp_path / "b.csv", tmp_path / "deeper" / ".." / "b.csv"], [path], Settings())
-    refuse_to_replace([tmp_path / "b.csv", tmp_path / "b.html"], [path], Settings())
+        refuse_to_replace([tmp_path / "b.csv", tmp_path / "deeper" / ".." / "b.csv"], [path], TruthSettings())
+    refuse_to_replace([tmp_path / "b.csv", tmp_path / "b.html"], [path], TruthSettings())
 
 
 def test_only_the_scene_that_a_model_has_learned_from_is_known_again_and_not_its_held_out_part(truth, models):
@@ -665,16 +669,16 @@ def test_only_the_scene_that_a_model_has_learned_from_is_known_again_and_not_its
     with open_cube(path) as cube:
         fact = {"shape": list(cube.meta.shape()), "sha256": sha256_of(cube)}
     spec = ModelSpec("template", dataclasses.asdict(CONFIG), 4, {}, "test", data=(fact,))
-    assert trained_on(path, Settings(), spec)
-    assert trained_on(path, Settings(bands=slice(0, 2)), spec)
-    assert not trained_on(path, Settings(part="lower-right"), spec)
-    assert not trained_on(path, Settings(), dataclasses.replace(spec, data=({**fact, "sha256": "another"},)))
+    assert trained_on(path, TruthSettings(), spec)
+    assert trained_on(path, TruthSettings(bands=slice(0, 2)), spec)
+    assert not trained_on(path, TruthSettings(part="lower-right"), spec)
+    assert not trained_on(path, TruthSettings(), dataclasses.replace(spec, data=({**fact, "sha256": "another"},)))
 
 
 @pytest.mark.parametrize(("scale", "part"), [(2, (27, 23, 26, 22)), (3, (27, 23, 27, 21)), (4, (27, 23, 24, 20))])
 def test_the_held_out_part_is_whole_pixels_of_the_coarse_grid(tmp_path, scale, part):
     with open_cube(written(tmp_path / "a.hdr", smooth(2, 54, 45).astype("<f4"))) as cube:
-        seen = truth_view(cube, scale, Settings(part="lower-right"), multiple=scale, count=None).part
+        seen = truth_view(cube, scale, TruthSettings(part="lower-right"), multiple=scale, count=None).part
     assert (seen.row, seen.column, seen.rows, seen.columns) == part
 
 
@@ -722,9 +726,9 @@ def test_bicubic_on_a_real_scene_is_what_training_measures(data, models):
 def test_models_of_one_name_are_all_scored_and_one_file_only_once(models, tmp_path):
     twin = tmp_path / Path(models["chance"]).name
     shutil.copy(models["chance"], twin)
-    there = Contest([str(models["chance"]), str(twin)], (1,), 0, "cpu", Settings()).posteriors
+    there = Contest([str(models["chance"]), str(twin)], (1,), 0, "cpu", TruthSettings()).posteriors
     assert len(there) == 3  # bicubic is there too
     link = tmp_path / "other.safetensors"
     link.symlink_to(twin)
     with pytest.raises(UsageError, match="given twice"):
-        Contest([str(twin), str(link)], (1,), 0, "cpu", Settings())
+        Contest([str(twin), str(link)], (1,), 0, "cpu", TruthSettings())

@@ -13,7 +13,7 @@ from skimage.io import imread
 from pdenet_cli.evaluation.look import telling
 from pdenet_cli.pages.chart import Line, Stroke, line_chart, strokes
 from pdenet_cli.pages.evaluation import evaluation_page
-from pdenet_cli.tools.evaluate import Settings, evaluate_files
+from pdenet_cli.tools.evaluate import TruthSettings, evaluate_files
 from tests.browser import CHROMIUM, needs_browser
 from tests.contests import contest, make_models, make_truth, smooth
 from tests.cubes import written
@@ -82,7 +82,7 @@ def test_pixels_are_marked_in_the_truth_where_they_are(truth, models):
 def test_every_pixel_has_its_own_spectra(truth, tmp_path):
     path, unit = truth
     guess = written(tmp_path / "guess.hdr", unit * 9000)
-    asked = evaluate_files(guess, path, None, Settings(look=True, pixels=((3, 4), (30, 20))))
+    asked = evaluate_files(guess, path, None, TruthSettings(look=True, pixels=((3, 4), (30, 20))))
     first, second = re.findall(r'aria-label="Spectra at .*?</svg>', evaluation_page(asked), re.DOTALL)
     drawn = [set(re.findall(r'points="[^"]*"', chart)) for chart in (first, second)]
     assert len(drawn[0]) == len(drawn[1]) == 2  # truth and estimate
@@ -121,7 +121,7 @@ def test_error_maps_and_spectra_are_those_of_the_cubes(truth, tmp_path):
     guess = unit.copy()
     guess[:, 7, 9] = 0
     found = (
-        evaluate_files(written(tmp_path / "guess.hdr", guess * 10000), path, None, Settings(look=True))
+        evaluate_files(written(tmp_path / "guess.hdr", guess * 10000), path, None, TruthSettings(look=True))
         .scenes[0]
         .look
     )
@@ -138,7 +138,7 @@ def test_of_a_large_scene_every_so_many_th_pixel_is_shown_and_counted_in_the_fil
     path = written(tmp_path / "truth.hdr", unit)
     noise = 0.05 * np.random.default_rng(0).standard_normal(unit.shape)
     guess = written(tmp_path / "guess.hdr", (unit + noise).clip(0, 1).astype("<f4"))
-    settings = Settings(look=True, part=part)
+    settings = TruthSettings(look=True, part=part)
     whole = evaluate_files(guess, path, None, settings).scenes[0]
     monkeypatch.setattr("pdenet_cli.evaluation.look.LONGEST", 50)
     monkeypatch.setattr("pdenet_cli.evaluation.view.BLOCK_VALUES", 1)
@@ -157,7 +157,7 @@ def test_colours_are_stretched_as_the_truth_and_holes_have_no_spectrum(truth, tm
     path, unit = truth
     dark = unit * 5000
     dark[:, :5] = np.nan
-    settings = Settings(look=True, pixels=((2, 3), (20, 20)))
+    settings = TruthSettings(look=True, pixels=((2, 3), (20, 20)))
     look = evaluate_files(written(tmp_path / "dark.hdr", dark), path, None, settings).scenes[0].look
     shown = look.colours["truth"][5:].astype(float)
     assert (shown.min(), shown.max()) == (0, 255)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pdenet_cli import Window, open_cube, survey
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ResourceError
-from pdenet_cli.tools.train import Note, Plan, find_cubes
+from pdenet_cli.tools.train import Note, TrainingPlan, find_cubes
 from pdenet_cli.training import data
 from pdenet_cli.training.data import Scene
 from pdenet_cli.training.patches import Patches, blurred, place, shape
@@ -385,14 +385,14 @@ def test_chosen_bands_are_read_as_a_cube_of_nothing_else_that_is_known_again(tmp
 def test_folders_are_searched_and_each_cube_found_once(cubes, tmp_path):
     told = []
     paths = (cubes, cubes / "a.hdr", cubes / "a.img")
-    found = [cube.path.name for cube in find_cubes(Plan(paths, Degradation(4)), told.append)]
+    found = [cube.path.name for cube in find_cubes(TrainingPlan(paths, Degradation(4)), told.append)]
     assert found == ["a.hdr", "b.hdr", "small.hdr"]
     assert [type(event) for event in told] == [Note]
     assert "notes.txt" in told[0].text
     with pytest.raises(FormatError, match="not a cube"):
-        list(find_cubes(Plan((cubes / "notes.txt",), Degradation(4)), told.append))
+        list(find_cubes(TrainingPlan((cubes / "notes.txt",), Degradation(4)), told.append))
     with pytest.raises(FormatError, match="no cube in this folder"):
-        list(find_cubes(Plan((tmp_path,), Degradation(4)), told.append))
+        list(find_cubes(TrainingPlan((tmp_path,), Degradation(4)), told.append))
 
 
 def test_training_is_told_of_holes_that_nobody_declared(tmp_path):
@@ -410,11 +410,11 @@ def test_what_pdenet_made_teaches_it_nothing(pdenet, tmp_path):
     assert pdenet("uncertainty", scene, "-o", tmp_path, *words, "--no-page").returncode == 0
     options = ("--model", "bicubic", "--quicklook")
     assert pdenet("upscale", scene, "-o", tmp_path / "fine.tif", *options).returncode == 0
-    found = [cube.path.name for cube in find_cubes(Plan((tmp_path,), Degradation(4)), told.append)]
+    found = [cube.path.name for cube in find_cubes(TrainingPlan((tmp_path,), Degradation(4)), told.append)]
     assert found == ["a.hdr"]
     made = len(list(tmp_path.iterdir())) - 2
     assert [note.text for note in told] == [f"left out: {made} files in {tmp_path} that pdenet made"]
-    asked = Plan((tmp_path / "fine.tif",), Degradation(4))
+    asked = TrainingPlan((tmp_path / "fine.tif",), Degradation(4))
     assert [cube.path.name for cube in find_cubes(asked, told.append)] == ["fine.tif"]
 
 
@@ -425,11 +425,11 @@ def test_what_training_leaves_among_cubes_is_told_of_in_one_line(tmp_path, model
     shutil.copy(models / "pdenet.safetensors", tmp_path / kept)
     for name in ("m.log.jsonl", "m.curves.png"):
         (tmp_path / name).write_text("{}")
-    found = [cube.path.name for cube in find_cubes(Plan((tmp_path,), Degradation(4)), told.append)]
+    found = [cube.path.name for cube in find_cubes(TrainingPlan((tmp_path,), Degradation(4)), told.append)]
     assert found == ["a.hdr"]
     assert [note.text for note in told] == [f"left out: 3 files in {tmp_path} that pdenet made"]
     (tmp_path / "b.safetensors").write_text("of someone else")
-    list(find_cubes(Plan((tmp_path,), Degradation(4)), told.append))
+    list(find_cubes(TrainingPlan((tmp_path,), Degradation(4)), told.append))
     assert "b.safetensors: not a cube" in told[-1].text
 
 
@@ -440,7 +440,7 @@ def test_a_picture_among_cubes_is_no_cube_and_a_series_of_them_is_one(tmp_path):
 
     def found():
         told.clear()
-        return [c.path.name for c in find_cubes(Plan((tmp_path,), Degradation(4)), told.append)]
+        return [c.path.name for c in find_cubes(TrainingPlan((tmp_path,), Degradation(4)), told.append)]
 
     told = []
     written(tmp_path / "a.hdr", picture(3, 40, 40))
@@ -460,5 +460,5 @@ def test_links_that_lead_back_and_folders_named_twice_are_no_matter(cubes, tmp_p
     for name, where in {"cubes": cubes, "here": ".", "there": "."}.items():
         (tmp_path / name).symlink_to(where)
     paths = (cubes / "deeper", tmp_path, cubes, cubes / "deeper")
-    found = [cube.path.name for cube in find_cubes(Plan(paths, Degradation(4)), lambda event: None)]
+    found = [cube.path.name for cube in find_cubes(TrainingPlan(paths, Degradation(4)), lambda event: None)]
     assert found == ["b.hdr", "a.hdr", "small.hdr"]

@@ -13,7 +13,7 @@ from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import tiff
 from pdenet_cli.formats.base import OpenOptions
 from pdenet_cli.formats.tiff import header as tiff_header
-from pdenet_cli.tools.truths import Settings, first_repeated
+from pdenet_cli.tools.truths import TruthSettings, first_repeated
 from tests.cubes import written
 from tests.tiffs import PIXELS, full_meta, gdal_file
 
@@ -444,8 +444,8 @@ def test_what_was_used_beside_a_picture_is_a_part_of_the_scene(tmp_path):
     for picture in pictures:
         gdal_file(picture, PIXELS[:2].astype("i2"))
         assert [file.name for file in open_cube(picture).files] == [picture.name, "E-METADATA.XML"]
-    assert first_repeated(pictures, Settings()) is None
-    assert first_repeated([*pictures, tmp_path / "." / pictures[0].name], Settings()) == pictures[0]
+    assert first_repeated(pictures, TruthSettings()) is None
+    assert first_repeated([*pictures, tmp_path / "." / pictures[0].name], TruthSettings()) == pictures[0]
 
 
 # Writing

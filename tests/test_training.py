@@ -15,7 +15,7 @@ from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import TrainingError
 from pdenet_cli.models import load_model
 from pdenet_cli.networks import Network
-from pdenet_cli.tools.train import Plan, train
+from pdenet_cli.tools.train import TrainingPlan, train
 from pdenet_cli.training import loop
 from pdenet_cli.training.data import Scene
 from pdenet_cli.training.journal import read_journal
@@ -31,7 +31,7 @@ from tests.cubes import written
 def plan(cubes, **changes):
     small = dict(batch=2, patch=32, bands=6)
     defaults = dict(network="pdenet", config="tiny", changes=small, steps=6, threads=1)
-    return Plan((cubes,), Degradation(changes.pop("scale", 4)), **defaults | changes)
+    return TrainingPlan((cubes,), Degradation(changes.pop("scale", 4)), **defaults | changes)
 
 
 # Schedules and scores

@@ -27,7 +27,7 @@ from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.pages.trust import trust_charts
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.tools.evaluate import Contest
-from pdenet_cli.tools.truths import Settings
+from pdenet_cli.tools.truths import TruthSettings
 from tests.cubes import written
 
 SHAPE = (4, 30, 25)
@@ -278,7 +278,7 @@ def truths(tmp_path_factory):
 
 def contest(models, names, samples=(4,), **settings):
     return Contest(
-        [models.get(name, name) for name in names], samples, 0, "cpu", Settings(uncertainty=True, **settings)
+        [models.get(name, name) for name in names], samples, 0, "cpu", TruthSettings(uncertainty=True, **settings)
     )
 
 
@@ -303,7 +303,7 @@ def test_every_model_with_samples_is_judged_and_the_others_are_only_scored(evalu
 
 
 def test_scores_are_those_of_an_evaluation_without_uncertainty(evaluated, models, truths):
-    plain = Contest([models["bare"]], (4,), 0, "cpu", Settings()).run(truths)
+    plain = Contest([models["bare"]], (4,), 0, "cpu", TruthSettings()).run(truths)
     assert plain.means()["bare"] == pytest.approx(evaluated.means()["bare"])
     assert plain.to_dict()["uncertainty"] == {}
 

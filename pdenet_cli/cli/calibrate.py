@@ -13,7 +13,7 @@ from rich.table import Table
 
 from pdenet_cli.cli import options
 from pdenet_cli.cli.console import err, out, time_text
-from pdenet_cli.cli.sharpening import parse_bands, parse_size
+from pdenet_cli.cli.parsing import settings_of
 from pdenet_cli.errors import BatchError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 def calibrate(
+    context: typer.Context,
     model: Annotated[str, typer.Argument(help="A model's name or its file.")],
     scenes: Annotated[list[Path], typer.Argument(readable=False, help="Cubes that the model was not trained on.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The calibrated model.", metavar="MODEL")],
@@ -66,23 +67,10 @@ def calibrate(
     """
     from pdenet_cli.networks.runtime import use_threads
     from pdenet_cli.tools.calibrate import calibrate as run
-    from pdenet_cli.tools.truths import Settings
+    from pdenet_cli.tools.truths import TruthSettings
 
     use_threads(threads)
-    settings = Settings(
-        part=part,
-        value_range=value_range,
-        bands=parse_bands(bands),
-        variable=var,
-        axes=axes,
-        nodata=nodata,
-        memory=parse_size(memory),
-        level=level,
-        ensemble=ensemble,
-        kernel=kernel,
-        fwhm=fwhm,
-        noise=noise,
-    )
+    settings = settings_of(TruthSettings, context)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
         task = progress.add_task("", total=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +15,7 @@ from typer.core import TyperCommand
 
 from pdenet_cli.cli import options
 from pdenet_cli.cli.console import err, out, time_text
-from pdenet_cli.cli.sharpening import parse_bands, parse_size
+from pdenet_cli.cli.parsing import parse_pixels, parse_samples, settings_of
 from pdenet_cli.errors import BatchError, UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from pdenet_cli.evaluation.study import Study
     from pdenet_cli.evaluation.uncertainty import Trust
     from pdenet_cli.metrics import Metric
-    from pdenet_cli.tools.truths import Settings
+    from pdenet_cli.tools.truths import TruthSettings
 
 
 SAMPLES = "8"
@@ -48,6 +47,7 @@ class PixelCommand(TyperCommand):
 
 
 def evaluate(
+    context: typer.Context,
     files: Annotated[
         list[Path],
         typer.Argument(
@@ -124,7 +124,7 @@ def evaluate(
     """
     from pdenet_cli.formats.output import refuse_existing, refuse_folders, write_beside
     from pdenet_cli.networks.runtime import use_threads
-    from pdenet_cli.tools.truths import Settings, refuse_to_replace
+    from pdenet_cli.tools.truths import TruthSettings, refuse_to_replace
 
     use_threads(threads)
     if pixel and html is None:
@@ -139,24 +139,8 @@ def evaluate(
     files_to_write = tuple(path for path in (html, csv) if path is not None)
     refuse_folders(files_to_write)
     refuse_existing(files_to_write, overwrite)
-    settings = Settings(
-        protocol=protocol,
-        part=part,
-        value_range=value_range,
-        bands=parse_bands(bands),
-        variable=var,
-        axes=axes,
-        nodata=nodata,
-        look=html is not None,
-        pixels=parse_pixels(pixel or ()),
-        memory=parse_size(memory),
-        uncertainty=uncertainty,
-        level=level,
-        ensemble=ensemble,
-        kernel=kernel,
-        fwhm=fwhm,
-        noise=noise,
-    )
+    look, pixels = html is not None, parse_pixels(pixel or ())
+    settings = settings_of(TruthSettings, context, look=look, pixels=pixels)
     refuse_to_replace(files_to_write, files, settings)
     evaluation = _evaluate(files, model or [], parse_samples(samples or SAMPLES), scale, seed, device, settings)
     # First of all on the screen: what took hours must not be lost to a full disk.
@@ -186,7 +170,7 @@ def _evaluate(
     scale: int | None,
     seed: int,
     device: str,
-    settings: Settings,
+    settings: TruthSettings,
 ) -> Evaluation:
     from pdenet_cli.tools.evaluate import Contest, evaluate_files
 
@@ -205,27 +189,6 @@ def _evaluate(
             progress.update(task, description=escape(text), completed=done, total=total)
 
         return contest.run(files, watch, lambda text: err.print(f"[yellow]{escape(text)}[/]"))
-
-
-# Words to numbers.
-
-
-def parse_samples(text: str) -> tuple[int, ...]:
-    """How many draws: one number, or several with commas between them."""
-    if not re.fullmatch(r"\s*[1-9]\d{0,3}\s*(,\s*[1-9]\d{0,3}\s*)*", text):
-        raise UsageError(f"--samples {text}: neither a number nor a list. Write for example 8 or 1,2,5,10,20.")
-    return tuple(int(number) for number in text.split(","))
-
-
-def parse_pixels(texts: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    """Pixels from ROW,COLUMN, counted from 0."""
-    pixels = []
-    for text in texts:
-        if not re.fullmatch(r"\d+,\d+", text):
-            raise UsageError(f"--pixel {text.replace(',', ' ')}: not a row and a column, counted from 0.")
-        row, column = text.split(",")
-        pixels.append((int(row), int(column)))
-    return tuple(pixels)
 
 
 # Tables.

@@ -1,10 +1,8 @@
-"""What `pdenet upscale` and `pdenet uncertainty` share: from words to settings, and how a job looks as it runs."""
+"""What `pdenet upscale` and `pdenet uncertainty` share: loading the model and running its jobs with progress."""
 
 from __future__ import annotations
 
 import json
-import math
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,14 +16,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from pdenet_cli.cli.console import INTERRUPTED, err, out, size_text, time_text
-from pdenet_cli.errors import BatchError, PdenetError, UsageError, failure
+from pdenet_cli.errors import BatchError, PdenetError, failure
 
 if TYPE_CHECKING:
     from pdenet_cli.inference import Posterior
     from pdenet_cli.tools.sharpen import Forecast, Job, Settings
 
 LOG_EVERY = 60  # seconds, where no bar moves
-UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 @dataclass(frozen=True)
@@ -49,23 +46,6 @@ class Draws:
         use_threads(self.threads)
         model = open_model(self.model, self.scale, choose_device(self.device))
         return Posterior(model, self.samples, self.seed, self.ensemble)
-
-
-def settings_of(context: typer.Context, **others: Any) -> Settings:
-    """The settings that the options of a command make, by their names; `others` are not options."""
-    from pdenet_cli.tools.sharpen import Settings
-
-    words = context.params
-    asked = ("value_range", "tile", "halo", "axes", "nodata", "overwrite", "resume", "quicklook")
-    return Settings(
-        forecast=words["dry_run"],
-        bands=parse_bands(words["bands"]),
-        dtype=parse_dtype(words.get("dtype")),
-        memory=parse_size(words["memory"]),
-        variable=words["var"],
-        **{name: words[name] for name in asked},
-        **others,
-    )
 
 
 def sharpen(
@@ -190,36 +170,3 @@ def _show_forecast(scene: Path, forecast: Forecast) -> None:
         others = f" and {len(there) - 1} more" if len(there) > 1 else ""
         table.add_row("exists", escape(f"{there[0]}{others}: the run will need --overwrite"))
     out.print(table)
-
-
-def parse_size(text: str | None) -> int | None:
-    """Bytes from what a person writes: 500MB, 2GB, 1.5g."""
-    if text is None:
-        return None
-    met = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([kmgt]?)i?b?\s*", text.lower())
-    size = float(met[1]) * UNITS[met[2]] if met is not None else 0.0
-    if not 1 <= size < math.inf:
-        raise UsageError(f"--memory {text}: not a size. Write for example 500MB or 2GB.")
-    return int(size)
-
-
-def parse_bands(text: str | None) -> slice | None:
-    """A run of bands from FIRST:LAST, counted from 0, LAST left out."""
-    if text is None:
-        return None
-    met = re.fullmatch(r"\s*(\d*):(\d*)\s*", text)
-    if met is None:
-        raise UsageError(f"--bands {text}: not a range of bands. Write for example 10:60.")
-    return slice(*(int(end) if end else None for end in met.groups()))
-
-
-def parse_dtype(text: str | None) -> str | None:
-    """The name of a type of numbers that an image can have."""
-    import numpy as np
-
-    try:
-        if text is None or np.dtype(text).kind in "uif":
-            return text
-    except (TypeError, ValueError, SyntaxError):  # NumPy reads more than names
-        pass
-    raise UsageError(f"--dtype {text}: not a numeric data type. Use uint8, int16, uint16, float32 or another.")

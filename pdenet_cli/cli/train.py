@@ -16,10 +16,11 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from pdenet_cli.cli import options
 from pdenet_cli.cli.console import INTERRUPTED, err, out
-from pdenet_cli.cli.sharpening import parse_bands
+from pdenet_cli.cli.parsing import settings_of
 
 
 def train(
+    context: typer.Context,
     data: Annotated[
         list[Path],
         typer.Argument(readable=False, help="Cubes, or folders with cubes at any depth, in any supported format."),
@@ -98,29 +99,15 @@ def train(
     """
     started = time.monotonic()
     from pdenet_cli.degradation import Degradation
-    from pdenet_cli.tools.train import Plan
+    from pdenet_cli.tools.train import TrainingPlan
     from pdenet_cli.tools.train import train as run
 
-    plan = Plan(
+    plan = settings_of(
+        TrainingPlan,
+        context,
         data=tuple(data),
         degradation=Degradation(scale).changed(kernel, fwhm, noise),
-        network=network,
-        config=config,
-        recipe=recipe,
         changes=dict(batch=batch, patch=patch, bands=patch_bands, lr=lr),
-        minutes=minutes,
-        steps=steps,
-        seed=seed,
-        init=init,
-        device=device,
-        precision=precision,
-        threads=threads,
-        variable=var,
-        axes=axes,
-        nodata=nodata,
-        bands=parse_bands(bands),
-        value_range=value_range,
-        licence=licence,
     )
     with _Watch() as watch:
         trained = run(

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.sharpening import Draws, settings_of, sharpen
+from pdenet_cli.cli.parsing import settings_of
+from pdenet_cli.cli.sharpening import Draws, sharpen
 
 
 def upscale(
@@ -59,8 +60,11 @@ def upscale(
 
     A JSON report beside each output records inputs, settings and versions.
     """
+    from pdenet_cli.tools.sharpen import Settings
+
     draws = Draws(scale, model, samples, seed, ensemble, device, threads)
-    settings = settings_of(context, maps=None if with_uncertainty else ())
+    maps = None if with_uncertainty else ()
+    settings = settings_of(Settings, context, maps=maps, forecast=dry_run)
     sharpen(scenes, output, draws, settings, dry_run, as_json)
 
 
@@ -134,9 +138,10 @@ def uncertainty(
     named SCENE_MAP and SCENE_MAP_merged; a JSON report says what they show.
     """
     from pdenet_cli.summaries import Question
+    from pdenet_cli.tools.sharpen import Settings
 
     draws = Draws(scale, model, samples, seed, ensemble, device, threads)
     question = Question(levels, level, tolerance)
     wishes = tuple(maps) if maps else None
-    settings = settings_of(context, cube=False, maps=wishes, question=question, page=page)
+    settings = settings_of(Settings, context, cube=False, maps=wishes, question=question, forecast=dry_run)
     sharpen(scenes, output, draws, settings, dry_run, as_json, folder=True)

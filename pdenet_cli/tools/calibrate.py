@@ -29,7 +29,7 @@ from pdenet_cli.models import (
     training_tensors,
 )
 from pdenet_cli.report import hashes
-from pdenet_cli.tools.truths import Settings, first_repeated, open_truth, trained_on, truth_view
+from pdenet_cli.tools.truths import TruthSettings, first_repeated, open_truth, trained_on, truth_view
 
 Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
 Say = Callable[[str], None]
@@ -54,7 +54,7 @@ def calibrate(
     model: str,
     scenes: Sequence[Path],
     output: Path,
-    settings: Settings,
+    settings: TruthSettings,
     *,
     samples: int = 8,
     seed: int = 0,
@@ -93,7 +93,7 @@ def calibrate(
     return Calibrated(output, made, failed, round(time.monotonic() - started, 2))
 
 
-def _posterior(source: Path, samples: int, seed: int, device: str, settings: Settings) -> Posterior:
+def _posterior(source: Path, samples: int, seed: int, device: str, settings: TruthSettings) -> Posterior:
     """The model's samples, which must differ."""
     model = load_model(source, choose_device(device))
     ensemble = settings.ensemble
@@ -119,7 +119,7 @@ def _measured(
     scenes: Sequence[Path],
     posterior: Posterior,
     degradation: Degradation,
-    settings: Settings,
+    settings: TruthSettings,
     watch: Watch,
     say: Say,
     *,
@@ -161,7 +161,7 @@ def _facts(
         yield fact | {"coverage": own.coverage(factors), "unseen": expected, "width": own.width(factors)}
 
 
-def _hashed(scenes: Sequence[Path], settings: Settings) -> dict[Path, dict[str, str]]:
+def _hashed(scenes: Sequence[Path], settings: TruthSettings) -> dict[Path, dict[str, str]]:
     """The files of each scene with their hashes; UsageError where one is a copy of another."""
     inputs: dict[Path, dict[str, str]] = {}
     seen: dict[tuple[str, ...], Path] = {}
@@ -182,7 +182,7 @@ def _errors(
     path: Path,
     posterior: Posterior,
     degradation: Degradation,
-    settings: Settings,
+    settings: TruthSettings,
     watch: Callable[[int, int], None],
     say: Say,
 ) -> Errors:

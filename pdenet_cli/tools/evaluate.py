@@ -30,7 +30,7 @@ from pdenet_cli.radiometry import believed, says_scale
 from pdenet_cli.report import hashes
 from pdenet_cli.summaries import MEAN
 from pdenet_cli.survey import Survey
-from pdenet_cli.tools.truths import Settings, first_repeated, open_truth, trained_on, truth_view
+from pdenet_cli.tools.truths import TruthSettings, first_repeated, open_truth, trained_on, truth_view
 
 SAME_PLACE = 0.1  # of a pixel
 Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
@@ -38,7 +38,7 @@ Say = Callable[[str], None]
 Taken = dict[study.Take, study.Scores]
 
 
-def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: Settings) -> Evaluation:
+def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: TruthSettings) -> Evaluation:
     """Score one cube against another of the same shape; `scale` is the one that ERGAS speaks of."""
     started = time.monotonic()
     factor = scale or DEFAULT_SCALE
@@ -69,7 +69,7 @@ def _credible(cube: Cube) -> CubeMeta:
     return believed(cube.meta, Survey.of(cube)) if cube.meta.reflectance_scale else cube.meta
 
 
-def _open_estimate(guess: Path, settings: Settings) -> Cube:
+def _open_estimate(guess: Path, settings: TruthSettings) -> Cube:
     """The estimate, whose one cube may be called otherwise than that of the truth."""
     try:
         return open_truth(guess, settings)
@@ -118,7 +118,7 @@ class Contest:
         samples: Sequence[int],
         seed: int,
         device: str,
-        settings: Settings,
+        settings: TruthSettings,
         scale: int | None = None,
     ) -> None:
         """One number of `samples` scores their mean; of several, the largest does, and the others are studied.
@@ -298,7 +298,7 @@ class Contest:
         }
 
 
-def _common_degradation(models: Sequence[Model], settings: Settings) -> Degradation | None:
+def _common_degradation(models: Sequence[Model], settings: TruthSettings) -> Degradation | None:
     """How the models get their input made; they must agree, or they would not solve the same problem."""
     wanted = [settings.degradation(model.spec.learned()) for model in models]
     for model, other in zip(models, wanted, strict=True):
@@ -316,7 +316,7 @@ def _result(
     truth: View,
     views: Mapping[str, View],
     scale: int,
-    settings: Settings,
+    settings: TruthSettings,
     seconds: Mapping[str, float] | None = None,
 ) -> SceneResult:
     """The scores of all estimates of one truth."""

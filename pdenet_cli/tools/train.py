@@ -44,7 +44,7 @@ Watch = Callable[[Event], None]
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """What to train, on what, and for how long."""
 
     data: tuple[Path, ...]
@@ -69,7 +69,7 @@ class Plan:
 
 
 def train(
-    plan: Plan,
+    plan: TrainingPlan,
     output: Path,
     *,
     resume: bool = False,
@@ -116,7 +116,7 @@ def train(
         return sitting.run(tell, stop)
 
 
-def _scenes(plan: Plan, bands: int | None, tell: Watch) -> Iterator[Scene]:
+def _scenes(plan: TrainingPlan, bands: int | None, tell: Watch) -> Iterator[Scene]:
     """What there is to learn from; a cube of nothing but bad or empty bands teaches nothing and is left out."""
     some = False
     for cube in find_cubes(plan, tell):
@@ -135,7 +135,7 @@ def _scenes(plan: Plan, bands: int | None, tell: Watch) -> Iterator[Scene]:
         raise FormatError(f"{plan.data[0]}: no cube has a usable band.")
 
 
-def find_cubes(plan: Plan, tell: Watch) -> Iterator[Cube]:
+def find_cubes(plan: TrainingPlan, tell: Watch) -> Iterator[Cube]:
     """The cubes of the plan, each once; in folders, at any depth, and what is no cube there, a result of pdenet
     and so no truth, or a mask or picture beside cubes, is left out.
     """
@@ -153,7 +153,7 @@ def find_cubes(plan: Plan, tell: Watch) -> Iterator[Cube]:
             raise FormatError(f"{path}: no cube in this folder.")
 
 
-def _cubes_in(path: Path, plan: Plan, tell: Watch, folders: set[Path]) -> Iterator[Cube]:
+def _cubes_in(path: Path, plan: TrainingPlan, tell: Watch, folders: set[Path]) -> Iterator[Cube]:
     """The cube that `path` is, or those in it; `folders` are those looked into, to which links may lead back."""
     try:
         if not path.is_dir() or is_one_scene(path):
@@ -182,7 +182,7 @@ def _cubes_in(path: Path, plan: Plan, tell: Watch, folders: set[Path]) -> Iterat
                 yield from _cubes_in(child, plan, tell, folders)
 
 
-def _accessories(paths: Sequence[Path], plan: Plan) -> dict[Path, Path]:
+def _accessories(paths: Sequence[Path], plan: TrainingPlan) -> dict[Path, Path]:
     """What lies beside the cubes of a folder and is none, and the path that each has as a cube.
 
     Products come with masks, quick looks and maps of geometry: these have few bands, or are the shape of another
@@ -221,7 +221,7 @@ def _is_model(path: Path) -> bool:
     return False
 
 
-def _network(plan: Plan, start: float = 1.0) -> Network:
+def _network(plan: TrainingPlan, start: float = 1.0) -> Network:
     scale = plan.degradation.scale
     if plan.init is None:
         return new_network(plan.network or DEFAULT_NETWORK, plan.config, scale, plan.seed, start)
@@ -234,7 +234,7 @@ def _network(plan: Plan, start: float = 1.0) -> Network:
     return started_from(new_network(name, config, scale, plan.seed), model)
 
 
-def _recipe(plan: Plan) -> Recipe:
+def _recipe(plan: TrainingPlan) -> Recipe:
     network = plan.network or (read_header(find_model(plan.init)).spec.network if plan.init else DEFAULT_NETWORK)
     changes = {name: value for name, value in (plan.changes or {}).items() if value is not None}
     recipe = recipe_for(plan.recipe, network, plan.degradation.scale)
@@ -243,7 +243,7 @@ def _recipe(plan: Plan) -> Recipe:
     return replace(recipe, **changes)
 
 
-def _budget(plan: Plan, patches: Patches) -> Budget:
+def _budget(plan: TrainingPlan, patches: Patches) -> Budget:
     if plan.minutes is not None or plan.steps is not None:
         return _length(plan)
     if patches.recipe.name == "paper":
@@ -251,12 +251,12 @@ def _budget(plan: Plan, patches: Patches) -> Budget:
     return Budget(seconds=3600.0)
 
 
-def _length(plan: Plan) -> Budget:
+def _length(plan: TrainingPlan) -> Budget:
     """How long the run is to be, as the user said."""
     return Budget(plan.steps, None if plan.minutes is None else 60 * plan.minutes)
 
 
-def _spec(plan: Plan, trainer: Trainer, scenes: Sequence[Scene]) -> ModelSpec:
+def _spec(plan: TrainingPlan, trainer: Trainer, scenes: Sequence[Scene]) -> ModelSpec:
     network = trainer.network
     return ModelSpec(
         network=name_of(network),
@@ -272,7 +272,7 @@ def _spec(plan: Plan, trainer: Trainer, scenes: Sequence[Scene]) -> ModelSpec:
     )
 
 
-def _beginning(plan: Plan) -> dict[str, Any]:
+def _beginning(plan: TrainingPlan) -> dict[str, Any]:
     if plan.init is None:
         return {}
     model = load_model(plan.init)

@@ -22,7 +22,7 @@ from pdenet_cli.training.data import held_out, sha256_of
 
 
 @dataclass(frozen=True)
-class Settings:
+class TruthSettings:
     """How systems are compared, apart from the systems."""
 
     protocol: str = "pdenet"
@@ -69,12 +69,12 @@ class Settings:
         }
 
 
-def open_truth(path: Path, settings: Settings) -> Cube:
+def open_truth(path: Path, settings: TruthSettings) -> Cube:
     cube = open_cube(path, settings.variable, settings.axes, settings.nodata)
     return cube if settings.bands is None else cube.with_bands(settings.bands)
 
 
-def first_repeated(scenes: Sequence[Path], settings: Settings) -> Path | None:
+def first_repeated(scenes: Sequence[Path], settings: TruthSettings) -> Path | None:
     """The first scene that was there before, maybe by another of its files; None: all differ."""
     seen: set[Path] = set()
     for scene in scenes:
@@ -86,7 +86,7 @@ def first_repeated(scenes: Sequence[Path], settings: Settings) -> Path | None:
     return None
 
 
-def refuse_to_replace(outputs: Sequence[Path], scenes: Sequence[Path], settings: Settings) -> None:
+def refuse_to_replace(outputs: Sequence[Path], scenes: Sequence[Path], settings: TruthSettings) -> None:
     """Stop before any work where an output would replace a scene, or another output."""
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise UsageError(f"{outputs[0]}: two outputs cannot have the same name.")
@@ -96,7 +96,7 @@ def refuse_to_replace(outputs: Sequence[Path], scenes: Sequence[Path], settings:
             refuse_scenes(outputs, (scene, *own, *others))
 
 
-def trained_on(path: Path, settings: Settings, spec: ModelSpec) -> bool:
+def trained_on(path: Path, settings: TruthSettings, spec: ModelSpec) -> bool:
     """Whether a model has learned from what it is tried on: these very numbers, whichever bands are compared."""
     facts = list(spec.learned_from())
     if not facts or settings.part != "whole":  # training keeps away from the other part
@@ -110,7 +110,7 @@ def trained_on(path: Path, settings: Settings, spec: ModelSpec) -> bool:
 def truth_view(
     cube: Cube,
     scale: int,
-    settings: Settings,
+    settings: TruthSettings,
     multiple: int,
     count: int | None,
     say: Callable[[str], None] = lambda text: None,
