@@ -47,6 +47,14 @@ def wait_for_steps(log, count):
     raise AssertionError(f"no {count} steps in {log}")
 
 
+def network_of(plan):
+    return tool._network(plan, None if plan.init is None else load_model(plan.init))
+
+
+def recipe_of(plan):
+    return tool._recipe(plan, None if plan.init is None else load_model(plan.init))
+
+
 # What it takes and what it leaves
 
 
@@ -194,20 +202,20 @@ def test_an_error_is_one_line_and_an_exit_code(cubes, tmp_path, pdenet):
 
 def test_a_run_starts_from_given_weights(cubes, tmp_path):
     template = train(plan(cubes, network="template"), tmp_path / "t.safetensors").files.model
-    start = tool._network(plan(cubes, init=str(template)))
+    start = network_of(plan(cubes, init=str(template)))
     assert start.random
     for name, weight in load_model(template).network.state_dict().items():
         assert torch.equal(start.state_dict()[name], weight)
     with pytest.raises(ModelError, match="different shapes"):
-        tool._network(plan(cubes, init=str(template), config="tiny,width=7"))
+        network_of(plan(cubes, init=str(template), config="tiny,width=7"))
 
 
 def test_a_run_from_given_weights_is_gentler_and_says_where_it_is_worse(pdenet, cubes, tmp_path):
     first = train(plan(cubes, steps=3), tmp_path / "first.safetensors")
     assert first.before is None
-    own = tool._recipe(plan(cubes)).lr
-    assert tool._recipe(plan(cubes, init=str(first.files.model))).lr == own / 4
-    assert tool._recipe(plan(cubes, init=str(first.files.model), changes={"lr": 1e-3})).lr == 1e-3
+    own = recipe_of(plan(cubes)).lr
+    assert recipe_of(plan(cubes, init=str(first.files.model))).lr == own / 4
+    assert recipe_of(plan(cubes, init=str(first.files.model), changes={"lr": 1e-3})).lr == 1e-3
     small = ("--steps", 2, "--batch", 1, "--patch", 16, "--patch-bands", 2, "--threads", 1)
     ran = pdenet("train", cubes, "-o", tmp_path / "a.safetensors", "--init", "general-x4", "--lr", 0.5, *small)
     assert ran.returncode == 0, ran.stderr
@@ -237,7 +245,7 @@ def test_a_model_knows_what_it_began_with(pdenet, cubes, tmp_path):
 
 def test_a_network_grows_by_a_stage_that_changes_nothing_at_first(cubes, tmp_path):
     model = train(plan(cubes), tmp_path / "m.safetensors").files.model
-    small, grown = load_model(model).network, tool._network(plan(cubes, init=str(model), config="tiny,stages=3"))
+    small, grown = load_model(model).network, network_of(plan(cubes, init=str(model), config="tiny,stages=3"))
     assert len(grown.stages) == len(small.stages) + 1
     low = torch.rand(1, 5, 6, 6)
     with torch.no_grad():
@@ -249,7 +257,7 @@ def test_a_network_grows_by_a_stage_that_changes_nothing_at_first(cubes, tmp_pat
 @pytest.mark.parametrize("more", ["head=6", "width=11", "head=7,width=9,stages=3"])
 def test_a_wider_network_starts_as_the_one_it_grew_from(cubes, tmp_path, more):
     file = train(plan(cubes), tmp_path / "small.safetensors").files.model
-    small, grown = load_model(file).network, tool._network(plan(cubes, init=str(file), config=f"tiny,{more}"))
+    small, grown = load_model(file).network, network_of(plan(cubes, init=str(file), config=f"tiny,{more}"))
     low = torch.rand(1, 5, 6, 6)
     with torch.no_grad():
         assert torch.allclose(grown(low), small(low), atol=1e-6)
@@ -257,22 +265,22 @@ def test_a_wider_network_starts_as_the_one_it_grew_from(cubes, tmp_path, more):
     assert all(stage.tail.grad.abs().flatten(1).sum(1).all() for stage in grown.stages)
     narrow = plan(cubes, init=str(file), config="tiny,width=7")
     with pytest.raises(ModelError, match="different shapes"):
-        tool._network(narrow)
+        network_of(narrow)
 
 
 @pytest.mark.parametrize("scale", [2, 8])
 def test_a_run_starts_from_the_weights_of_another_scale(cubes, tmp_path, scale):
     four = train(plan(cubes), tmp_path / "four.safetensors").files.model
-    start = tool._network(plan(cubes, init=str(four), scale=scale))
+    start = network_of(plan(cubes, init=str(four), scale=scale))
     assert start.scale == scale
     for name, weight in load_model(four).network.state_dict().items():
         if not name.endswith((".tail", ".logits")):  # these two are as large as the scale
             assert torch.equal(start.state_dict()[name], weight)
-    there = tool._network(plan(cubes, init=str(four), network="pdenet", config="tiny", scale=scale))
+    there = network_of(plan(cubes, init=str(four), network="pdenet", config="tiny", scale=scale))
     assert all(torch.equal(weight, start.state_dict()[name]) for name, weight in there.state_dict().items())
     fcnn = train(plan(cubes, network="3dfcnn", config=None), tmp_path / "fcnn.safetensors").files.model
     with pytest.raises(ModelError, match="cannot initialise an x"):
-        tool._network(plan(cubes, init=str(fcnn), network="3dfcnn", config=None, scale=scale))
+        network_of(plan(cubes, init=str(fcnn), network="3dfcnn", config=None, scale=scale))
 
 
 # Broken runs
@@ -355,9 +363,22 @@ def test_a_model_that_is_trained_on_in_its_place_is_resumed(cubes, tmp_path):
 def test_a_checkpoint_from_before_a_recipe_had_some_field_is_resumed(cubes, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         whole = Recipe.to_dict
-        patched.setattr(Recipe, "to_dict", lambda recipe: {k: v for k, v in whole(recipe).items() if k != "haze"})
+        patched.setattr(Recipe, "to_dict", lambda recipe: {k: v for k, v in whole(recipe).items() if k != "lens"})
         train(plan(cubes), tmp_path / "m.safetensors")
     assert train(plan(cubes), tmp_path / "m.safetensors", resume=True).finished
+
+
+@pytest.mark.parametrize("haze", [0.0, 0.25])
+def test_a_field_that_recipes_have_no_more_matters_only_where_it_was_used(cubes, tmp_path, monkeypatch, haze):
+    with monkeypatch.context() as patched:
+        whole = Recipe.to_dict
+        patched.setattr(Recipe, "to_dict", lambda recipe: whole(recipe) | {"haze": haze})
+        train(plan(cubes), tmp_path / "m.safetensors")
+    if haze:
+        with pytest.raises(UsageError, match=r"recipe haze differs \(0.25 there, None now\)"):
+            train(plan(cubes), tmp_path / "m.safetensors", resume=True)
+    else:
+        assert train(plan(cubes), tmp_path / "m.safetensors", resume=True).finished
 
 
 def test_killed_and_resumed_is_as_unkilled(cubes, tmp_path, pdenet):

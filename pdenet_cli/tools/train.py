@@ -14,7 +14,7 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ModelError, PdenetError, UsageError
 from pdenet_cli.formats import is_one_scene, open_cube, output_format, writable_suffixes
 from pdenet_cli.formats.output import held, is_folder, refuse_existing, refuse_folders
-from pdenet_cli.models import SUFFIX, ModelSpec, find_model, load_model, read_header
+from pdenet_cli.models import SUFFIX, Model, ModelSpec, load_model, read_header
 from pdenet_cli.networks import Network, build_network
 from pdenet_cli.networks.runtime import tune_process, use_threads
 from pdenet_cli.report import REPORT, Report
@@ -95,8 +95,9 @@ def train(
         if processes.first:
             stack.enter_context(held(files.lock))
         tell = watch if processes.first else lambda event: None
-        recipe = _recipe(plan)
-        network = _network(plan, recipe.start)
+        init = None if plan.init is None else load_model(plan.init)
+        recipe = _recipe(plan, init)
+        network = _network(plan, init, recipe.start)
         scenes = list(_scenes(plan, network.bands, tell))
         patches = Patches(scenes, recipe, plan.degradation.scale, plan.seed, network.bands)
         parts = held_out_parts(scenes, plan.degradation, plan.seed, network.bands)
@@ -105,7 +106,8 @@ def train(
             raise UsageError(f"{met}. Give a larger cube.")
         tell(Note(_summary(scenes, patches, parts)))
         trainer = Trainer(network, patches, plan.degradation, device, plan.precision, processes)
-        sitting = Sitting(trainer, parts, _budget(plan, patches), clock, files, _spec(plan, trainer, scenes))
+        spec = _spec(plan, trainer, scenes, {} if init is None else _origin(init))
+        sitting = Sitting(trainer, parts, _budget(plan, patches), clock, files, spec)
         if resumed:
             sitting.resume()
         (first,) = processes.agree((float(trainer.step),), device)
@@ -221,24 +223,25 @@ def _is_model(path: Path) -> bool:
     return False
 
 
-def _network(plan: TrainingPlan, start: float = 1.0) -> Network:
+def _network(plan: TrainingPlan, init: Model | None, start: float = 1.0) -> Network:
+    """The network to train: with the weights of `init`, else with fresh ones."""
     scale = plan.degradation.scale
-    if plan.init is None:
+    if init is None:
         return new_network(plan.network or DEFAULT_NETWORK, plan.config, scale, plan.seed, start)
-    model = load_model(plan.init)
-    name, config = plan.network or model.spec.network, plan.config
+    name, config = plan.network or init.spec.network, plan.config
     if plan.network is None and config is None:
-        if model.scale == scale:
-            return model.network.requires_grad_(True)
-        return started_from(build_network(name, {**model.spec.config, "scale": scale}), model)
-    return started_from(new_network(name, config, scale, plan.seed), model)
+        if init.scale == scale:
+            return init.network.requires_grad_(True)
+        return started_from(build_network(name, {**init.spec.config, "scale": scale}), init)
+    return started_from(new_network(name, config, scale, plan.seed), init)
 
 
-def _recipe(plan: TrainingPlan) -> Recipe:
-    network = plan.network or (read_header(find_model(plan.init)).spec.network if plan.init else DEFAULT_NETWORK)
+def _recipe(plan: TrainingPlan, init: Model | None) -> Recipe:
+    """The recipe with the user's changes; gentler where the run starts from a trained model."""
+    network = plan.network or (DEFAULT_NETWORK if init is None else init.spec.network)
     changes = {name: value for name, value in (plan.changes or {}).items() if value is not None}
     recipe = recipe_for(plan.recipe, network, plan.degradation.scale)
-    if plan.init is not None:
+    if init is not None:
         recipe = replace(recipe, lr=recipe.lr / GENTLER)
     return replace(recipe, **changes)
 
@@ -256,7 +259,7 @@ def _length(plan: TrainingPlan) -> Budget:
     return Budget(plan.steps, None if plan.minutes is None else 60 * plan.minutes)
 
 
-def _spec(plan: TrainingPlan, trainer: Trainer, scenes: Sequence[Scene]) -> ModelSpec:
+def _spec(plan: TrainingPlan, trainer: Trainer, scenes: Sequence[Scene], origin: dict[str, Any]) -> ModelSpec:
     network = trainer.network
     return ModelSpec(
         network=name_of(network),
@@ -265,18 +268,16 @@ def _spec(plan: TrainingPlan, trainer: Trainer, scenes: Sequence[Scene]) -> Mode
         degradation=plan.degradation.to_dict(),
         version=__version__,
         data=tuple(scene.facts for scene in scenes),
-        began_with=_beginning(plan),
+        began_with=origin,
         recipe=trainer.recipe.to_dict(),
         seed=plan.seed,
         licence=plan.licence,
     )
 
 
-def _beginning(plan: TrainingPlan) -> dict[str, Any]:
-    if plan.init is None:
-        return {}
-    model = load_model(plan.init)
-    return {"name": model.name, "sha256": model.sha256} | model.spec.history()
+def _origin(init: Model) -> dict[str, Any]:
+    """What a model's description says of the one that its run started from."""
+    return {"name": init.name, "sha256": init.sha256} | init.spec.history()
 
 
 def _summary(scenes: Sequence[Scene], patches: Patches, parts: Sequence[Part]) -> str:

@@ -32,8 +32,6 @@ SOFTEST = 1.2  # lens: the deviation of its blur, in low-resolution pixels
 STRETCH = (0.65, 1.2)  # of a slanted square: how many pixels of the scene one of its own is wide
 ASPECT = 0.15  # of its two sides: so far their stretch may be from the mean of both, as a logarithm
 CUBIC = 3  # pixels around a place that a cubic looks at, and one to spare
-BRIGHTEST = 1.5  # place of a negative, beside that of its patch
-THICKEST = 0.5  # haze
 GRAIN = (0.001, 0.05)  # of grainy inputs: the noise of a typical band beside the mean of the patch
 LENS = (0.1, 1.0)  # FWHM of the lens before a sensor's square pixels, in these pixels
 GRAIN_SPREAD = 0.5  # from band to band, as the deviation of a logarithm
@@ -157,7 +155,6 @@ class Patches:
                 high = high + shape(rng, side) * (self._piece(rng, scene, run, side) - high)
         if self.recipe.soft and rng.random() < self.recipe.soft:
             high = blurred(high, rng.uniform(0.1, SOFTEST) * self.scale)
-        high = self._relit(rng, high)
         generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
         grain = self._grain(rng, high)
         lens = rng.uniform(*LENS) if self.recipe.lens and rng.random() < self.recipe.lens else None
@@ -170,14 +167,6 @@ class Patches:
             level = np.exp(rng.uniform(*np.log(GRAIN))) * np.abs(high).mean()
             grain += np.float32(level) * np.exp(rng.normal(0, GRAIN_SPREAD, len(high)))
         return torch.from_numpy(grain)[:, None, None]
-
-    def _relit(self, rng: np.random.Generator, high: Unit) -> Unit:
-        """The same edges under another light: what is sharp must not hang on which side of it is bright."""
-        if self.recipe.negative and rng.random() < self.recipe.negative:
-            high = np.float32(high.max() * rng.uniform(1, BRIGHTEST)) - high
-        if self.recipe.haze and rng.random() < self.recipe.haze:
-            high = high + np.float32(rng.uniform(-max(0.0, float(high.min())), THICKEST))
-        return high
 
     def _piece(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> Unit:
         """A square of a scene, `side` pixels wide: turned, mirrored, brighter or darker, at times another size.

@@ -43,10 +43,6 @@ class Recipe:
     chances: tuple[float, float] = (0.0, 1.0)  # where the masks' chances are kept
     gains: tuple[float, float] = (1.0, 1.0)  # a patch is multiplied by a number between these
     soft: float = 0.0  # share of patches as a softer lens would have seen them
-    negative: float = 0.0  # share of patches whose bright places become dark and whose dark ones bright
-    haze: float = (
-        0.0  # share of patches that are lighter everywhere, or darker as far as their darkest place allows
-    )
     grain: float = 0.0  # share of patches whose input has noise that the truth has not
     lens: float = 0.0  # share of patches whose input is what square pixels behind a lens record
     skipping: float = 0.0  # share of patches that take every second or third band
@@ -76,8 +72,9 @@ class Recipe:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-SHARES = ("soft", "negative", "haze", "grain", "lens", "skipping", "warp", "mosaic", "collage")
+SHARES = ("soft", "grain", "lens", "skipping", "warp", "mosaic", "collage")
 
+FIELDS = frozenset(field.name for field in fields(Recipe))
 DEFAULTS = {field.name: field.default for field in fields(Recipe) if isinstance(field.default, int | float)}
 """What each number of a recipe is where nothing else is said."""
 

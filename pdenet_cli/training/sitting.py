@@ -13,7 +13,7 @@ from pdenet_cli.models import SUFFIX, Model, ModelSpec, load_model, save_model, 
 from pdenet_cli.training.curves import draw_curves
 from pdenet_cli.training.journal import Journal, read_journal
 from pdenet_cli.training.loop import Budget, Clock, Validated, run
-from pdenet_cli.training.recipe import DEFAULTS
+from pdenet_cli.training.recipe import DEFAULTS, FIELDS
 from pdenet_cli.training.trainer import Stepped, Trainer
 from pdenet_cli.training.validation import Part
 
@@ -66,9 +66,13 @@ class Trained:
 
 
 def _run(spec: ModelSpec) -> dict[str, Any]:
-    """What makes a run the same; a version before may not have known some fields of the recipe."""
+    """What makes a run the same, whichever version it began with.
+
+    A recipe of an earlier version may lack fields, and may have 0 in some that are gone.
+    """
     names = ("network", "config", "scale", "degradation", "recipe", "seed", "data")
-    return {name: getattr(spec, name) for name in names} | {"recipe": {**DEFAULTS, **spec.recipe}}
+    recipe = {name: value for name, value in spec.recipe.items() if name in FIELDS or value}
+    return {name: getattr(spec, name) for name in names} | {"recipe": {**DEFAULTS, **recipe}}
 
 
 def _differing(name: str, met: Any, wanted: Any) -> str:
