@@ -7,7 +7,7 @@ import torch
 
 from pdenet_cli.models import Model, ModelSpec, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
-from pdenet_cli.tools.evaluate import Contest, TruthSettings
+from pdenet_cli.tools.evaluate import Benchmark, TruthSettings
 from tests.cubes import written
 
 SIZE = dict(bands=5, rows=50, columns=41)
@@ -44,4 +44,4 @@ def make_models(folder):
 
 
 def contest(models, names=("chance",), samples=(2,), **settings):
-    return Contest([models[name] for name in names], samples, 3, "cpu", TruthSettings(**settings))
+    return Benchmark([models[name] for name in names], samples, 3, "cpu", TruthSettings(**settings))

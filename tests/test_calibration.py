@@ -27,7 +27,7 @@ from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.risk_control import upper_bound
 from pdenet_cli.summaries import Evidence
 from pdenet_cli.tools.calibrate import calibrate
-from pdenet_cli.tools.evaluate import Contest
+from pdenet_cli.tools.evaluate import Benchmark
 from pdenet_cli.tools.truths import TruthSettings
 from tests.cubes import written
 
@@ -407,7 +407,7 @@ def test_a_scene_that_the_model_was_trained_on_is_named(scenes, models, tmp_path
         asked = dict(samples=2, certify=True, delta=0.5)
         with pytest.raises(UsageError, match="certifies nothing"):
             calibrate(str(path), scenes[:1], tmp_path / "no.safetensors", TruthSettings(level=0.4), **asked)
-        notes = Contest([str(path)], [2], 0, "cpu", TruthSettings()).run(scenes[:2]).notes
+        notes = Benchmark([str(path)], [2], 0, "cpu", TruthSettings()).run(scenes[:2]).notes
         assert [scenes[0].name in text for text in notes if "trained on" in text] == [True]
 
 
@@ -520,7 +520,7 @@ def test_intervals_are_calibrated_for_another_lens_and_noise_than_the_models_own
     assert noisy.calibration.at(0.9) != usual.calibration.at(0.9)
     held = []
     for noise in (None, 0.2):
-        judged = Contest([str(output)], [2], 0, "cpu", TruthSettings(uncertainty=True, noise=noise)).run(scenes)
+        judged = Benchmark([str(output)], [2], 0, "cpu", TruthSettings(uncertainty=True, noise=noise)).run(scenes)
         held.append(mean_trust([*judged.trusts()["noisy"].values()])["interval coverage"])
         told = any(
             "calibrated on scenes degraded by x4 bicubic, noise 0.2, which" in note for note in judged.notes

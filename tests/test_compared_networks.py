@@ -339,7 +339,7 @@ def test_a_rival_learns_to_tell_the_truth_from_a_blur():
 
 def test_a_search_draws_then_keeps_the_mode_of_every_mask(cubes):
     trainer = trainer_of(cubes, "nas", gains=(1.0, 1.0))
-    network, product = trainer.network, trainer.product
+    network, product = trainer.network, trainer.average
     assert isinstance(network, NASNet)
     with torch.no_grad():
         for chance in trainer.chances:

@@ -17,7 +17,7 @@ import imagecodecs
 import numpy as np
 import pytest
 
-from pdenet_cli import __version__, open_cube, report
+from pdenet_cli import __version__, open_cube, reading, report
 from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import output
 from pdenet_cli.inference import Posterior
@@ -107,7 +107,7 @@ def test_what_a_format_cannot_hold_is_refused_before_a_broken_off_run_is_touched
 
 def test_what_a_format_cannot_hold_is_refused_before_the_scene_is_read(make_cube, tmp_path, monkeypatch):
     scene, _ = make_cube("scene.h5", dtype="<f2")
-    monkeypatch.setattr(sharpen.Survey, "of", Mock(side_effect=AssertionError))
+    monkeypatch.setattr(reading.Survey, "of", Mock(side_effect=AssertionError))
     with pytest.raises(OutputError, match="MATLAB cannot hold float16"):
         sharpen.Job(scene, tmp_path / "fine.mat", Posterior(bicubic_model(2), 1), sharpen.Settings())
 
@@ -594,7 +594,7 @@ def test_all_cubes_of_a_run_must_have_room_together(scene, models, tmp_path, mon
     settings = dataclasses.replace(settings, forecast=False)
     with_room_for(needed - 1, monkeypatch)
     with monkeypatch.context() as patched:
-        patched.setattr(sharpen.Survey, "of", Mock(side_effect=AssertionError))
+        patched.setattr(reading.Survey, "of", Mock(side_effect=AssertionError))
         with pytest.raises(OutputError, match=f"{needed:,} bytes needed"):
             sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings)
     assert not list(tmp_path.glob("*fine*"))

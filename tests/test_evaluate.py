@@ -27,7 +27,7 @@ from pdenet_cli.networks.pdenet import PDENet, TemplateNet
 from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.chances import plot_chances
-from pdenet_cli.tools.evaluate import Contest, TruthSettings, evaluate_files
+from pdenet_cli.tools.evaluate import Benchmark, TruthSettings, evaluate_files
 from pdenet_cli.tools.truths import refuse_to_replace, trained_on, truth_view
 from pdenet_cli.training.data import sha256_of
 from tests.contests import CONFIG, SIZE, contest, make_models, make_truth, smooth
@@ -726,9 +726,9 @@ def test_bicubic_on_a_real_scene_is_what_training_measures(data, models):
 def test_models_of_one_name_are_all_scored_and_one_file_only_once(models, tmp_path):
     twin = tmp_path / Path(models["chance"]).name
     shutil.copy(models["chance"], twin)
-    there = Contest([str(models["chance"]), str(twin)], (1,), 0, "cpu", TruthSettings()).posteriors
+    there = Benchmark([str(models["chance"]), str(twin)], (1,), 0, "cpu", TruthSettings()).posteriors
     assert len(there) == 3  # bicubic is there too
     link = tmp_path / "other.safetensors"
     link.symlink_to(twin)
     with pytest.raises(UsageError, match="given twice"):
-        Contest([str(twin), str(link)], (1,), 0, "cpu", TruthSettings())
+        Benchmark([str(twin), str(link)], (1,), 0, "cpu", TruthSettings())

@@ -8,7 +8,7 @@ import typer
 from imagecodecs import imread
 
 from pdenet_cli import Survey
-from pdenet_cli.cli import _way_out, app
+from pdenet_cli.cli import _memory_hint, app
 from pdenet_cli.cli.console import size_text
 from pdenet_cli.cli.info import _georeference
 from pdenet_cli.errors import OutputError, UsageError
@@ -174,7 +174,7 @@ def test_help_is_not_ragged_on_a_narrow_terminal():
 )
 def test_who_runs_out_of_memory_reads_the_options_of_the_command(monkeypatch, command, way):
     monkeypatch.setattr("sys.argv", ["pdenet", command, "a.hdr"])
-    assert _way_out() == way
+    assert _memory_hint() == way
 
 
 def test_a_bad_file_is_one_line_and_exit_code_3(pdenet, tmp_path):

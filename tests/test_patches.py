@@ -20,7 +20,7 @@ from pdenet_cli.errors import FormatError, ResourceError
 from pdenet_cli.tools.train import Note, TrainingPlan, find_cubes
 from pdenet_cli.training import data
 from pdenet_cli.training.data import Scene
-from pdenet_cli.training.patches import Patches, blurred, place, shape
+from pdenet_cli.training.patches import Patches, blurred, random_shape, random_square
 from pdenet_cli.training.recipe import RECIPES
 from pdenet_cli.training.trainer import Trainer, new_network
 from pdenet_cli.training.validation import held_out_parts
@@ -33,7 +33,7 @@ from tests.cubes import picture, written
 def test_patches_stay_inside_the_scene_and_out_of_the_held_out_part(rows, columns, side, whole, seed):
     corner = (rows, columns) if whole else (-(-rows // 2), -(-columns // 2))
     side = min(side, max(min(corner[0], columns), min(rows, corner[1])))
-    window = place(np.random.default_rng(seed), (rows, columns), corner, side)
+    window = random_square(np.random.default_rng(seed), (rows, columns), corner, side)
     assert window.row >= 0
     assert window.column >= 0
     assert window.bottom <= rows
@@ -42,7 +42,7 @@ def test_patches_stay_inside_the_scene_and_out_of_the_held_out_part(rows, column
 
 
 def test_every_allowed_place_is_found():
-    places = {place(np.random.default_rng(seed), (6, 6), (3, 3), 3) for seed in range(500)}
+    places = {random_square(np.random.default_rng(seed), (6, 6), (3, 3), 3) for seed in range(500)}
     assert {(w.row, w.column) for w in places} == {(0, c) for c in range(4)} | {(r, 0) for r in range(4)}
 
 
@@ -85,7 +85,7 @@ def test_scenes_too_small_for_a_patch_fill_it_with_several_pieces(drawn):
 
 
 def test_shapes_are_of_every_size_and_soft_only_on_their_edge():
-    shapes = [shape(np.random.default_rng(seed), 48) for seed in range(200)]
+    shapes = [random_shape(np.random.default_rng(seed), 48) for seed in range(200)]
     covered = [float(s.mean()) for s in shapes]
     assert min(covered) < 0.02
     assert max(covered) > 0.4
@@ -217,8 +217,8 @@ def test_grain_is_noise_that_the_truth_has_not(scenes):
         clean, patch = plain(step, 0), grainy(step, 0)
         assert torch.equal(patch.high, clean.high)
         low = torch.zeros(len(patch.high), 200, 200)
-        assert clean.grainy(low) is low
-        found = patch.grainy(low).std((1, 2), keepdim=True)
+        assert clean.with_noise(low) is low
+        found = patch.with_noise(low).std((1, 2), keepdim=True)
         torch.testing.assert_close(found, patch.grain, rtol=0.05, atol=0)
         assert len(found) < 5 or found.max() > 1.5 * found.min()  # some bands are noisier than others
         levels.append(float(patch.grain.median() / patch.high.abs().mean()))
@@ -249,12 +249,14 @@ def test_a_lens_changes_what_the_network_sees_and_nothing_that_it_is_asked_for(s
         clean, patch = plain(step, 0), behind(step, 0)
         assert torch.equal(patch.high, clean.high)
         low = Degradation(4)(patch.high)
-        assert clean.seen(Degradation(4), low) is low
-        torch.testing.assert_close(patch.seen(Degradation(4), low), Degradation(4, "area", patch.lens)(patch.high))
+        assert clean.network_input(Degradation(4), low) is low
+        torch.testing.assert_close(
+            patch.network_input(Degradation(4), low), Degradation(4, "area", patch.lens)(patch.high)
+        )
         widths.append(patch.lens)
     assert 0.1 <= min(widths) < 0.3 < 0.8 < max(widths) <= 1
     noisy = Degradation(4, noise=0.5)
-    found = behind(0, 0).seen(noisy, low) - behind(0, 0).seen(Degradation(4), low)
+    found = behind(0, 0).network_input(noisy, low) - behind(0, 0).network_input(Degradation(4), low)
     assert found.std() == pytest.approx(0.5, rel=0.1)  # --noise is there behind a lens too
 
 
@@ -362,7 +364,7 @@ def test_chosen_bands_are_read_as_a_cube_of_nothing_else_that_is_known_again(tmp
     some, alone = Scene.read(cube, chosen=slice(2, 7)), Scene.read(cube.with_bands(slice(2, 7)))
     np.testing.assert_array_equal(some.pixels, alone.pixels)
     assert some.radiometry == alone.radiometry
-    monkeypatch.setattr(data, "HASHED", 2 * cube.meta.nbytes // 9)  # two bands at a time
+    monkeypatch.setattr(data, "HASH_BYTES", 2 * cube.meta.nbytes // 9)  # two bands at a time
     assert Scene.read(cube, chosen=slice(2, 7)).facts == some.facts
     assert some.facts == Scene.read(cube).facts | {"bands": [2, 7], "bands_used": 4} | {
         "radiometry": alone.facts["radiometry"]

@@ -18,15 +18,15 @@ from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.models import load_model, read_tensors, save_model, training_tensors
 from pdenet_cli.tools import train as tool
 from pdenet_cli.tools.train import train
-from pdenet_cli.training.journal import read_journal
+from pdenet_cli.training.log import read_log
 from pdenet_cli.training.processes import Processes
 from pdenet_cli.training.recipe import Recipe
-from pdenet_cli.training.trainer import Stepped
+from pdenet_cli.training.trainer import StepResult
 from tests.cubes import written
 from tests.test_training import plan
 
 COMMAND = ("--config", "tiny", "--batch", 2, "--patch", 32, "--patch-bands", 6, "--threads", 1)
-OFTEN = "from pdenet_cli.training import sitting; sitting.SAVE_EVERY = 0; from pdenet_cli.cli import main; main()"
+OFTEN = "from pdenet_cli.training import run; run.SAVE_EVERY = 0; from pdenet_cli.cli import main; main()"
 
 
 def weights(path):
@@ -41,7 +41,7 @@ def started(*arguments):
 def wait_for_steps(log, count):
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        if log.exists() and len(read_journal(log)) > count:
+        if log.exists() and len(read_log(log)) > count:
             return
         time.sleep(0.02)
     raise AssertionError(f"no {count} steps in {log}")
@@ -68,7 +68,7 @@ def test_a_run_leaves_a_model_a_checkpoint_a_log_and_curves(cubes, tmp_path):
     assert {"psnr", "sam", "bicubic_psnr", "bicubic_sam", "single_psnr"} <= model.spec.scores.keys()
     assert [cube["shape"] for cube in model.spec.data] == [[12, 64, 72], [40, 50, 48], [3, 17, 20]]
     assert last.spec.steps == 10
-    steps = [r["step"] for r in read_journal(trained.files.log) if r["kind"] == "step"]
+    steps = [r["step"] for r in read_log(trained.files.log) if r["kind"] == "step"]
     assert steps == list(range(1, 11))
     with pytest.raises(OutputError, match="exists"):
         train(plan(cubes, steps=10), tmp_path / "m.safetensors")
@@ -304,7 +304,7 @@ def test_a_stopped_and_resumed_run_ends_as_an_unbroken_one(cubes, tmp_path):
     assert weights(part.files.model) == weights(whole.files.model)
 
     def log(files):
-        return [(r["kind"], r["step"], r.get("loss")) for r in read_journal(files.log)]
+        return [(r["kind"], r["step"], r.get("loss")) for r in read_log(files.log)]
 
     assert log(part.files) == log(whole.files)
 
@@ -314,7 +314,7 @@ def test_two_runs_do_not_train_the_same_model(cubes, tmp_path):
     refused = []
 
     def second(event):
-        if isinstance(event, Stepped) and not refused:
+        if isinstance(event, StepResult) and not refused:
             for words in ({"resume": True}, {"overwrite": True}):
                 with pytest.raises(OutputError, match="another run is writing"):
                     train(plan(cubes), path, **words)
@@ -405,7 +405,7 @@ def test_control_c_saves_and_exits_with_130(cubes, tmp_path):
     _, errors = running.communicate(timeout=30)
     assert running.returncode == 130
     assert "--resume" in errors
-    logged = [r["step"] for r in read_journal(tmp_path / "m.log.jsonl")]
+    logged = [r["step"] for r in read_log(tmp_path / "m.log.jsonl")]
     assert load_model(tmp_path / "m.last.safetensors").spec.steps == max(logged)
 
 
@@ -427,8 +427,10 @@ def test_processes_agree_though_their_device_has_no_such_numbers():
 
 def test_a_process_knows_that_the_first_of_them_was_stopped(cubes, tmp_path, monkeypatch):
     told = iter([(0.0,), (0.0, 1.0), (0.0,)])  # at which step, how much is done and whether to stop, finished
-    monkeypatch.setattr(Processes, "agree", lambda self, values, device: next(told))
-    monkeypatch.setattr(tool, "joined", lambda device: nullcontext((Processes(1, 2), torch.device("cpu"))))
+    monkeypatch.setattr(Processes, "broadcast", lambda self, values, device: next(told))
+    monkeypatch.setattr(
+        tool, "joined_processes", lambda device: nullcontext((Processes(1, 2), torch.device("cpu")))
+    )
     assert not train(plan(cubes), tmp_path / "m.safetensors").finished
 
 
@@ -442,8 +444,7 @@ def test_two_processes_train_as_one(cubes, tmp_path):
         )
         assert ran.returncode == 0, ran.stderr
     one, two = (
-        [r["loss"] for r in read_journal(tmp_path / f"{count}.log.jsonl") if r["kind"] == "step"]
-        for count in (1, 2)
+        [r["loss"] for r in read_log(tmp_path / f"{count}.log.jsonl") if r["kind"] == "step"] for count in (1, 2)
     )
     assert len(one) == 8
     np.testing.assert_allclose(two, one, rtol=1e-4)

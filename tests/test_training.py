@@ -18,10 +18,10 @@ from pdenet_cli.networks import Network
 from pdenet_cli.tools.train import TrainingPlan, train
 from pdenet_cli.training import loop
 from pdenet_cli.training.data import Scene
-from pdenet_cli.training.journal import read_journal
-from pdenet_cli.training.loop import Validated
+from pdenet_cli.training.log import read_log
+from pdenet_cli.training.loop import ValidationResult
 from pdenet_cli.training.patches import Patches
-from pdenet_cli.training.processes import ALONE
+from pdenet_cli.training.processes import ONE_PROCESS
 from pdenet_cli.training.recipe import RECIPES, SHARP, recipe_for
 from pdenet_cli.training.trainer import Trainer, new_network
 from pdenet_cli.training.validation import _score, held_out_parts, validate
@@ -136,7 +136,7 @@ def test_the_mean_of_the_samples_is_scored_and_one_of_them_beside_it(scenes):
 def test_validation_is_told_beside_bicubic(cubes, tmp_path):
     told = []
     train(plan(cubes), tmp_path / "m.safetensors", watch=told.append)
-    scores = [event.scores for event in told if isinstance(event, Validated)]
+    scores = [event.scores for event in told if isinstance(event, ValidationResult)]
     assert len({score["bicubic_psnr"] for score in scores}) == 1
     assert scores[0]["draws"] == 0
     assert scores[-1]["draws"] == 4
@@ -176,7 +176,7 @@ def test_what_is_kept_is_a_running_mean_that_soon_forgets_its_start(scenes, aver
     trainer = Trainer(network, Patches(scenes, recipe, 4, seed=0), Degradation(4), torch.device("cpu"))
     before = [weight.detach().clone() for weight in network.parameters()]
     trainer.advance(0.1)
-    for mean, old, new in zip(trainer.product.parameters(), before, network.parameters(), strict=True):
+    for mean, old, new in zip(trainer.average.parameters(), before, network.parameters(), strict=True):
         torch.testing.assert_close(mean, kept * old + (1 - kept) * new.detach())
     assert any(not torch.equal(old, new) for old, new in zip(before, network.parameters(), strict=True))
 
@@ -261,7 +261,7 @@ def test_training_learns(cubes, tmp_path):
     told = []
     quick = dict(batch=2, patch=32, bands=6, lr=5e-3)
     trained = train(plan(cubes, steps=60, changes=quick), tmp_path / "m.safetensors", watch=told.append)
-    scores = [event.scores["psnr"] for event in told if isinstance(event, Validated)]
+    scores = [event.scores["psnr"] for event in told if isinstance(event, ValidationResult)]
     assert scores[-1] > scores[0] + 0.1
     assert 0.05 <= trained.spec.extra["masks"]["chance"] <= 0.95
 
@@ -300,20 +300,20 @@ def test_a_run_of_minutes_ends_on_time_though_the_machine_slows_down(monkeypatch
         step=0,
         masked=True,
         network=SimpleNamespace(random=True),
-        processes=ALONE,
+        processes=ONE_PROCESS,
         device=torch.device("cpu"),
-        product=None,
+        average=None,
         draw=int,
         advance=advance,
     )
-    told = list(loop.run(trainer, [], loop.Budget(seconds=120), lambda: now))
+    told = list(loop.training_loop(trainer, [], loop.Budget(seconds=120), lambda: now))
     assert told[-1].done == 1
     assert 110 < now <= 120
 
 
 def test_a_run_of_minutes_ends_by_itself(cubes, tmp_path):
     trained = train(plan(cubes, steps=None, minutes=0.12), tmp_path / "m.safetensors")
-    done = [r["done"] for r in read_journal(trained.files.log)]
+    done = [r["done"] for r in read_log(trained.files.log)]
     assert done[-1] == 1
     assert done == sorted(done)
 

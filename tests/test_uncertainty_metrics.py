@@ -26,7 +26,7 @@ from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.pages.trust import trust_charts
 from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.tools.evaluate import Contest
+from pdenet_cli.tools.evaluate import Benchmark
 from pdenet_cli.tools.truths import TruthSettings
 from tests.cubes import written
 
@@ -277,7 +277,7 @@ def truths(tmp_path_factory):
 
 
 def contest(models, names, samples=(4,), **settings):
-    return Contest(
+    return Benchmark(
         [models.get(name, name) for name in names], samples, 0, "cpu", TruthSettings(uncertainty=True, **settings)
     )
 
@@ -303,7 +303,7 @@ def test_every_model_with_samples_is_judged_and_the_others_are_only_scored(evalu
 
 
 def test_scores_are_those_of_an_evaluation_without_uncertainty(evaluated, models, truths):
-    plain = Contest([models["bare"]], (4,), 0, "cpu", TruthSettings()).run(truths)
+    plain = Benchmark([models["bare"]], (4,), 0, "cpu", TruthSettings()).run(truths)
     assert plain.means()["bare"] == pytest.approx(evaluated.means()["bare"])
     assert plain.to_dict()["uncertainty"] == {}
 

@@ -12,7 +12,7 @@ import typer
 
 from pdenet_cli import __version__
 from pdenet_cli.cli.calibrate import calibrate
-from pdenet_cli.cli.console import INTERRUPTED, complain
+from pdenet_cli.cli.console import INTERRUPTED, print_error
 from pdenet_cli.cli.evaluate import PixelCommand, evaluate
 from pdenet_cli.cli.info import info
 from pdenet_cli.cli.models import models
@@ -53,7 +53,7 @@ app.command()(calibrate)
 app.add_typer(models, name="models")
 
 
-def _way_out() -> str:
+def _memory_hint() -> str:
     """What to do when memory runs out, with the options that the command has."""
     commands: dict[str, Any] = getattr(typer.main.get_command(app), "commands", {})
     params = next((commands[word].params for word in sys.argv[1:] if word in commands), ())
@@ -74,17 +74,17 @@ def main() -> None:
     try:
         app()
     except PdenetError as error:
-        complain(error)
+        print_error(error)
         sys.exit(error.exit_code)
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
-        complain(ResourceError(f"Out of memory ({error}). {_way_out()}"))
+        print_error(ResourceError(f"Out of memory ({error}). {_memory_hint()}"))
         sys.exit(ResourceError.exit_code)
     except OSError as error:
         if error.errno != ENOSPC:
             raise
-        complain(OutputError(f"No space left on the disk ({error.filename or 'standard output'})."))
+        print_error(OutputError(f"No space left on the disk ({error.filename or 'standard output'})."))
         sys.exit(OutputError.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

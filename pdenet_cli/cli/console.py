@@ -13,7 +13,7 @@ out = rich.console.Console(highlight=False, soft_wrap=True, emoji=False)
 err = rich.console.Console(highlight=False, soft_wrap=True, emoji=False, stderr=True)
 
 
-def complain(error: PdenetError) -> None:
+def print_error(error: PdenetError) -> None:
     """Print an error as the one line that a user reads."""
     err.print(f"[bold red]pdenet:[/] {rich.markup.escape(' '.join(str(error).split()))}")
 

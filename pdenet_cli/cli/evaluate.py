@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 SAMPLES = "8"
-WIDE = 90  # columns of a terminal that has room for every metric; --json, --csv and --html always do
-LOSS = "!"  # before a difference for the worse
+WIDE_TERMINAL = 90  # columns of a terminal that has room for every metric; --json, --csv and --html always do
+WORSE_MARK = "!"  # before a difference for the worse
 
 
 class PixelCommand(TyperCommand):
@@ -172,7 +172,7 @@ def _evaluate(
     device: str,
     settings: TruthSettings,
 ) -> Evaluation:
-    from pdenet_cli.tools.evaluate import Contest, evaluate_files
+    from pdenet_cli.tools.evaluate import Benchmark, evaluate_files
 
     if not models:
         if len(files) != 2:
@@ -180,7 +180,7 @@ def _evaluate(
                 f"Expected two cubes, ESTIMATE and TRUTH, got {len(files)}. With --model: any number of TRUTHs."
             )
         return evaluate_files(files[0], files[1], scale, settings)
-    contest = Contest(models, samples, seed, device, settings, scale)
+    contest = Benchmark(models, samples, seed, device, settings, scale)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
         task = progress.add_task("", total=None)
@@ -212,7 +212,7 @@ def _show(evaluation: Evaluation) -> None:
     for remark in evaluation.remarks():
         out.print(f"[dim]{escape(remark)}[/]")
     job = evaluation.job
-    gain = f"; gain: over {evaluation.baseline}, {LOSS} where worse" if evaluation.baseline else ""
+    gain = f"; gain: over {evaluation.baseline}, {WORSE_MARK} where worse" if evaluation.baseline else ""
     how = f"protocol {job['protocol']}, {evaluation.problem}, {job['part']}"
     out.print(f"[dim]{how}{gain}; {time_text(evaluation.seconds)}[/]")
 
@@ -220,7 +220,7 @@ def _show(evaluation: Evaluation) -> None:
 def _table(title: str, table: Mapping[str, Values], evaluation: Evaluation) -> Table:
     shown = Table(title=escape(title), title_justify="left", box=None, pad_edge=False, collapse_padding=True)
     shown.add_column(overflow="fold")  # where the terminal is narrow, names give way to numbers
-    metrics = [metric for metric in evaluation.metrics if out.width >= WIDE or metric.name != "UIQI"]
+    metrics = [metric for metric in evaluation.metrics if out.width >= WIDE_TERMINAL or metric.name != "UIQI"]
     for metric in metrics:
         shown.add_column(f"{metric.name}\n{metric.direction}", justify="right", no_wrap=True)
     for system, values in table.items():
@@ -240,7 +240,7 @@ def _cell(metric: Metric, values: Values, table: Mapping[str, Values]) -> str:
 
 
 def _gain(metric: Metric, value: float, start: float) -> str:
-    return f"{LOSS if metric.is_better(start, value) else ''}{metric.text(value - start, '+')}"
+    return f"{WORSE_MARK if metric.is_better(start, value) else ''}{metric.text(value - start, '+')}"
 
 
 def _study_table(name: str, study: Study, metrics: Sequence[Metric]) -> Table:

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import complain, out, size_text
+from pdenet_cli.cli.console import out, print_error, size_text
 from pdenet_cli.errors import BatchError, PdenetError, UsageError, failure
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def info(
                 raise
             failed.append(path)
             why = failure(error)
-            complain(why if str(path) in str(why) else PdenetError(f"{path}: {why}"))
+            print_error(why if str(path) in str(why) else PdenetError(f"{path}: {why}"))
             continue
         if not as_json:
             _show(found[-1])

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import complain, out
+from pdenet_cli.cli.console import out, print_error
 from pdenet_cli.errors import ModelError
 
 QUICK = (
@@ -37,7 +37,7 @@ def _list(context: typer.Context, as_json: options.Json = False) -> None:
         try:
             headers.append(read_header(path))
         except ModelError as error:
-            complain(error)
+            print_error(error)
     if as_json:
         print(json.dumps({header.path.stem: header.spec.to_dict() for header in headers}, indent=2))
         return

@@ -160,11 +160,11 @@ class _Watch:
 
     def __call__(self, event: Any) -> None:
         from pdenet_cli.tools.train import Note
-        from pdenet_cli.training.loop import Validated
+        from pdenet_cli.training.loop import ValidationResult
 
         if isinstance(event, Note):
             err.print(escape(event.text))
-        elif isinstance(event, Validated):
+        elif isinstance(event, ValidationResult):
             self._validated(event)
         else:
             self._stepped(event)

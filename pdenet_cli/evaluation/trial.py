@@ -12,7 +12,7 @@ import torch
 from pdenet_cli.cube import Cube, CubeMeta, Window
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ResourceError
-from pdenet_cli.evaluation.view import AS_THEY_ARE, View
+from pdenet_cli.evaluation.view import ALREADY_UNIT, View
 from pdenet_cli.formats.raw import RawArray
 from pdenet_cli.inference import Layer, Posterior, Sink, halo_for, super_resolve, usable_memory
 from pdenet_cli.networks import Draw
@@ -85,7 +85,7 @@ def run(
     around = cube.meta.window
     plan = posterior.plan(low.part, range(bands), halo, memory, whole_spectra=whole_spectra, surroundings=around)
     layers = [Layer(summary, sink) for summary, sink in outputs]
-    work = super_resolve(cube, posterior, plan, AS_THEY_ARE, layers, say=say)
+    work = super_resolve(cube, posterior, plan, ALREADY_UNIT, layers, say=say)
     for done, _ in enumerate(work, start=1):
         watch(done, len(plan.tiles))
 

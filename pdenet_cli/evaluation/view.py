@@ -14,14 +14,14 @@ from pdenet_cli.metrics import Tally
 from pdenet_cli.radiometry import Radiometry
 
 BLOCK_VALUES = 1 << 21
-ALONE = "lower-right-alone"
+LOWER_RIGHT_ALONE = "lower-right-alone"
 PARTS = {
     "whole": "whole scenes",
     "lower-right": "the lower right quarter, held out from training, sharpened within its scene",
-    ALONE: "the lower right quarter, held out from training, cut out first",
+    LOWER_RIGHT_ALONE: "the lower right quarter, held out from training, cut out first",
 }
 """What may be compared of a truth."""
-AS_THEY_ARE = Radiometry((1.0,), (0.0,), "0..1 already")
+ALREADY_UNIT = Radiometry((1.0,), (0.0,), "0..1 already")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class View:
     @classmethod
     def whole(cls, cube: Cube) -> View:
         """All of a cube that holds 0..1."""
-        return cls(cube, AS_THEY_ARE, tuple(range(cube.meta.bands)), cube.meta.window)
+        return cls(cube, ALREADY_UNIT, tuple(range(cube.meta.bands)), cube.meta.window)
 
     @property
     def scene(self) -> Window:

@@ -109,7 +109,7 @@ def _other_ground(own: CubeMeta, truth: CubeMeta) -> list[str]:
     return [f"The two cubes {how} ground; {told}"]
 
 
-class Contest:
+class Benchmark:
     """Models and bicubic, made ready to be scored on any number of scenes."""
 
     def __init__(

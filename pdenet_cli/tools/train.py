@@ -19,13 +19,13 @@ from pdenet_cli.networks import Network, build_network
 from pdenet_cli.networks.runtime import tune_process, use_threads
 from pdenet_cli.report import REPORT, Report
 from pdenet_cli.training.data import Scene
-from pdenet_cli.training.loop import Budget, Clock, Validated
+from pdenet_cli.training.loop import Budget, Clock, ValidationResult
 from pdenet_cli.training.patches import Patches
-from pdenet_cli.training.processes import joined
+from pdenet_cli.training.processes import joined_processes
 from pdenet_cli.training.recipe import PAPER_EPOCHS, Recipe, recipe_for
-from pdenet_cli.training.sitting import Files, Sitting, Trained
-from pdenet_cli.training.trainer import Stepped, Trainer, name_of, new_network, started_from
-from pdenet_cli.training.validation import Part, held_out_parts
+from pdenet_cli.training.run import Files, Trained, TrainingRun
+from pdenet_cli.training.trainer import StepResult, Trainer, name_of, new_network, started_from
+from pdenet_cli.training.validation import HeldOutPart, held_out_parts
 
 DEFAULT_NETWORK = "pdenet"
 GENTLER = 4  # times lower a learning rate, where a run begins with a model that has learned already
@@ -39,7 +39,7 @@ class Note:
     text: str
 
 
-Event = Note | Stepped | Validated
+Event = Note | StepResult | ValidationResult
 Watch = Callable[[Event], None]
 
 
@@ -91,7 +91,7 @@ def train(
     refuse_folders(files.every)
     refuse_existing(files.every, overwrite or resumed)
     with ExitStack() as stack:
-        processes, device = stack.enter_context(joined(plan.device))
+        processes, device = stack.enter_context(joined_processes(plan.device))
         if processes.first:
             stack.enter_context(held(files.lock))
         tell = watch if processes.first else lambda event: None
@@ -107,15 +107,15 @@ def train(
         tell(Note(_summary(scenes, patches, parts)))
         trainer = Trainer(network, patches, plan.degradation, device, plan.precision, processes)
         spec = _spec(plan, trainer, scenes, {} if init is None else _origin(init))
-        sitting = Sitting(trainer, parts, _budget(plan, patches), clock, files, spec)
+        run = TrainingRun(trainer, parts, _budget(plan, patches), clock, files, spec)
         if resumed:
-            sitting.resume()
-        (first,) = processes.agree((float(trainer.step),), device)
+            run.resume()
+        (first,) = processes.broadcast((float(trainer.step),), device)
         if trainer.step != first:
             raise UsageError(f"{files.last} is not the same on every machine; put the outputs on a shared disk.")
         if resumed:
             tell(Note(f"resumed after step {trainer.step:,}"))
-        return sitting.run(tell, stop)
+        return run.run(tell, stop)
 
 
 def _scenes(plan: TrainingPlan, bands: int | None, tell: Watch) -> Iterator[Scene]:
@@ -280,7 +280,7 @@ def _origin(init: Model) -> dict[str, Any]:
     return {"name": init.name, "sha256": init.sha256} | init.spec.history()
 
 
-def _summary(scenes: Sequence[Scene], patches: Patches, parts: Sequence[Part]) -> str:
+def _summary(scenes: Sequence[Scene], patches: Patches, parts: Sequence[HeldOutPart]) -> str:
     size = sum(scene.pixels.nbytes for scene in scenes) / 1e6
     cubes = f"{len(scenes)} cubes, {size:,.0f} MB in memory"
     return f"{cubes}; patches from {len(patches.scenes)}, validation on a quarter of {len(parts)}"

@@ -10,7 +10,7 @@ from typing import Any
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import UsageError
-from pdenet_cli.evaluation.view import ALONE, PARTS, View
+from pdenet_cli.evaluation.view import LOWER_RIGHT_ALONE, PARTS, View
 from pdenet_cli.formats import files_of, open_cube
 from pdenet_cli.formats.output import refuse_scenes
 from pdenet_cli.inference import ENSEMBLES
@@ -50,7 +50,7 @@ class TruthSettings:
     @property
     def alone(self) -> bool:
         """Whether the part is cut out before it is made coarse, so that no system sees what lies around it."""
-        return self.part == ALONE
+        return self.part == LOWER_RIGHT_ALONE
 
     def degradation(self, learned: Degradation) -> Degradation:
         """How truths are made coarse for a model that has `learned` from coarse cubes made in this way."""

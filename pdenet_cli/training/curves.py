@@ -1,4 +1,4 @@
-"""The curves of a run as a picture."""
+"""The loss and the gain of a training run as a picture."""
 
 from __future__ import annotations
 

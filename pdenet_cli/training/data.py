@@ -1,4 +1,4 @@
-"""Cubes in memory, and the quarter of each that a run never sees."""
+"""Training scenes in memory, and the quarter of each that is held out."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pdenet_cli.networks.runtime import give_back
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.reading import Reading
 
-SMALLEST = 4  # low-resolution pixels on a side, below which neither a patch nor a validation part says much
-HASHED = 1 << 28  # bytes in memory while a cube is hashed
+SMALLEST_SIDE = 4  # low-resolution pixels on a side of the smallest useful patch or validation part
+HASH_BYTES = 1 << 28  # read at once while a cube is hashed
 
 
 @dataclass(frozen=True)
 class Scene:
-    """The usable bands of a cube in memory, in the file's numbers where those are smaller than float32."""
+    """The bands of a cube to train on, in memory: as 0..1, or in the file's numbers if these take less space."""
 
     name: str
     pixels: Pixels  # (bands, rows, columns)
@@ -41,13 +41,13 @@ class Scene:
     ) -> Scene:
         """The whole of `cube`, with the bands for a network that takes `count` of them, None for any number.
 
-        Only the `chosen` bands matter, None for all; the facts are of the whole cube, by which it is known again.
+        Only the `chosen` bands are used, None for all; the facts identify the whole cube.
         """
         try:
             part = cube if chosen is None else cube.with_bands(chosen)
         except UsageError as error:
             raise FormatError(f"{cube.path}: {error}") from error
-        give_back()  # what it took to read the cube before
+        give_back()  # memory that reading the cube before took
         if 2 * part.meta.nbytes > (free := free_memory()):
             need = f"{part.meta.nbytes:,} bytes are too many to train on with {free:,} bytes of free memory"
             raise ResourceError(f"{cube.path}: {need}. Cut out a part of it, or use fewer --bands.")
@@ -85,7 +85,7 @@ class Scene:
         return self.pixels.shape[1], self.pixels.shape[2]
 
     def unit(self, window: Window, bands: slice) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """A part of the scene as 0..1, each hole filled with its band's mean, and where there are none."""
+        """A part of the scene as 0..1 with holes filled by the band's mean, and where there are no holes."""
         return self.radiometry.prepare(self.pixels[(bands, *window.slices)], bands)
 
     def held_out(self, scale: int) -> Window | None:
@@ -93,19 +93,19 @@ class Scene:
         return held_out(self.size, scale)
 
     def corner(self, scale: int) -> tuple[int, int]:
-        """Where the part that patches must not touch begins; behind the last pixel if there is none."""
+        """Upper-left pixel of the held-out part; behind the last pixel if there is none."""
         return corner(self.size, scale)
 
     def largest_patch(self, scale: int) -> int:
-        """The side of the largest square, in whole low-resolution pixels, beside the held-out part."""
+        """Side of the largest square beside the held-out part, a multiple of `scale`."""
         (rows, columns), (row, column) = self.size, self.corner(scale)
         return max(min(row, columns), min(rows, column)) // scale * scale
 
 
 def sha256_of(cube: Cube) -> str:
-    """The hash of a cube's numbers, (bands, rows, columns), whatever file they are in; some bands at a time."""
+    """The SHA-256 of a cube's numbers as (bands, rows, columns), the same in every file format."""
     whole, meta = hashlib.sha256(), cube.meta
-    some = max(1, HASHED // (meta.nbytes // meta.bands))
+    some = max(1, HASH_BYTES // (meta.nbytes // meta.bands))
     for first in range(0, meta.bands, some):
         whole.update(cube.read(bands=slice(first, first + some)).data)
     return whole.hexdigest()
@@ -114,21 +114,21 @@ def sha256_of(cube: Cube) -> str:
 def _unit(pixels: Pixels, radiometry: Radiometry, bands: Sequence[int]) -> NDArray[np.float32]:
     """Some bands as 0..1, NaN where there is no data."""
     unit = np.empty((len(bands), *pixels.shape[1:]), np.float32)
-    for plane, band in zip(unit, bands, strict=True):  # one by one: on the way they are twice as large
+    for plane, band in zip(unit, bands, strict=True):  # one by one: float64 on the way takes twice the space
         values, there = radiometry.prepare(pixels[band : band + 1], [band])
         plane[:] = np.where(there, values, np.float32(np.nan))[0]
     return unit
 
 
 def held_out(size: tuple[int, int], scale: int) -> Window | None:
-    """The lower right quarter, whole low-resolution pixels of it; None if the scene is too small."""
+    """The lower right quarter, cut to whole low-resolution pixels; None if the scene is too small."""
     (rows, columns), (row, column) = size, corner(size, scale)
     whole = ((rows - row) // scale * scale, (columns - column) // scale * scale)
     return Window(row, column, *whole) if row < rows else None
 
 
 def corner(size: tuple[int, int], scale: int) -> tuple[int, int]:
-    """Where the held-out quarter begins; behind the last pixel if there is none."""
-    if min(size) // 2 < SMALLEST * scale:
+    """Upper-left pixel of the held-out quarter; behind the last pixel if there is none."""
+    if min(size) // 2 < SMALLEST_SIDE * scale:
         return size
     return -(-size[0] // 2), -(-size[1] // 2)

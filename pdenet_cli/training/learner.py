@@ -1,4 +1,4 @@
-"""A module that learns: its weights, its Adam, and both carried over a pause."""
+"""A module and its optimizer, with what it takes to save and restore both."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class Learner(Generic[M]):
-    """A module and its Adam; `names` are those of weights and of moments in a checkpoint."""
+    """A module and its Adam; `names` prefix its weights and its moments in a checkpoint."""
 
     def __init__(self, module: M, betas: tuple[float, float], names: tuple[str, str]) -> None:
         self.module, self.betas, self.names = module, betas, names
-        self.fresh()
+        self.reset_adam()
 
-    def fresh(self) -> None:
-        """Forget what Adam has gathered."""
+    def reset_adam(self) -> None:
+        """Start with empty moments."""
         self.adam = torch.optim.Adam(self.module.parameters(), betas=self.betas)
 
     def clip(self, processes: Processes, largest: float, scaler: torch.amp.GradScaler | None = None) -> float:
-        """Sum the gradients of all processes and shorten them to `largest`; how long they were."""
+        """Sum the gradients of all processes and clip their norm to `largest`; returns the norm before."""
         learning = self._learning(processes)
         processes.sum([p.grad for p in learning if p.grad is not None])
         if scaler is not None:
@@ -33,7 +33,7 @@ class Learner(Generic[M]):
         return float(torch.nn.utils.clip_grad_norm_(learning, largest))
 
     def _learning(self, processes: Processes) -> list[nn.Parameter]:
-        """The parameters that some process has a gradient of; now every process has one, so sums are in step."""
+        """The parameters with a gradient in any process; zeros are filled in elsewhere, so that sums line up."""
         parameters = list(self.module.parameters())
         used = torch.tensor([p.grad is not None for p in parameters], dtype=torch.float32).to(parameters[0].device)
         processes.sum([used])
@@ -43,8 +43,8 @@ class Learner(Generic[M]):
                 parameter.grad = torch.zeros_like(parameter)
         return learning
 
-    def rate(self, lr: float) -> None:
-        """Learn at this rate from now on."""
+    def set_rate(self, lr: float) -> None:
+        """Use this learning rate from now on."""
         for group in self.adam.param_groups:
             group["lr"] = lr
 
@@ -60,12 +60,13 @@ class Learner(Generic[M]):
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from where `tensors` were taken."""
         own, moments = self.names
-        start = f"{own}."
-        self.module.load_state_dict({n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)})
+        prefix = f"{own}."
+        weights = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+        self.module.load_state_dict(weights)
         for name, parameter in self.module.named_parameters():
             keys = [key for key in ("step", "exp_avg", "exp_avg_sq") if f"{moments}.{key}.{name}" in tensors]
             if keys:
-                # Adam counts its steps on the CPU, whatever the device.
+                # Adam keeps its step count on the CPU, whatever the device.
                 kept = {key: tensors[f"{moments}.{key}.{name}"].clone() for key in keys}
                 device = parameter.device
                 self.adam.state[parameter] = {k: t if k == "step" else t.to(device) for k, t in kept.items()}

@@ -1,4 +1,4 @@
-"""The loop: steps until the budget is spent, and validation now and then."""
+"""The training loop: steps until the budget is spent, and validation now and then."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdenet_cli.errors import UsageError
-from pdenet_cli.training.trainer import Stepped, Trainer
-from pdenet_cli.training.validation import DRAWS, Part, validate
+from pdenet_cli.training.trainer import StepResult, Trainer
+from pdenet_cli.training.validation import DRAWS, HeldOutPart, validate
 
-VALIDATIONS = 20  # in a run, at most
-PATIENCE = 12  # so many times as long as a validation takes is trained before the next
-CLOSING = 3.0  # seconds for the last files of a run that must end on time
+MOST_VALIDATIONS = 20  # in a run, besides the first and the last
+MIN_TRAINING_RATIO = 12  # train at least this many times as long as the last validation took before the next
+CLOSING_SECONDS = 3.0  # reserved for writing the last files of a run that must end on time
+RESERVE = 1.3  # times the last validation's seconds are reserved for the next, which may be slower
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a run is: so many steps, or so many seconds with all that belongs to it."""
+    """The length of a run: a number of steps, or of seconds including validation and files."""
 
     steps: int | None = None
     seconds: float | None = None
@@ -31,7 +32,7 @@ class Budget:
             raise UsageError("--minutes and --steps must be positive.")
 
     def done(self, step: int, seconds: float, reserve: float) -> float:
-        """The share of the run that is behind, `reserve` seconds being kept for its end."""
+        """The share of the run that is done; `reserve` seconds are kept for its end."""
         if self.steps is not None:
             return min(1.0, step / self.steps)
         assert self.seconds is not None
@@ -39,19 +40,19 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Validated:
+class ValidationResult:
     """How good the network is after so many steps."""
 
     step: int
     done: float
     seconds: float  # of the run so far
     scores: dict[str, Any]
-    masked: bool  # False in the warm-up, whose networks are not the product of one with masks or with a rival
-    took: float
+    masked: bool  # False in the warm-up: without masks or a rival, scores cannot be compared with later ones
+    took: float  # seconds
 
 
 class Clock:
-    """Seconds of a run, over all its sittings."""
+    """Seconds of a run, those before a pause included."""
 
     def __init__(self, started: float | None = None, before: float = 0.0) -> None:
         self.started = time.monotonic() if started is None else started
@@ -61,51 +62,52 @@ class Clock:
         return self.before + time.monotonic() - self.started
 
 
-def run(
+def training_loop(
     trainer: Trainer,
-    parts: Sequence[Part],
+    parts: Sequence[HeldOutPart],
     budget: Budget,
     clock: Clock,
     stop: Callable[[], bool] = lambda: False,
     took: float = 0.0,
-) -> Iterator[Stepped | Validated]:
-    """Train until the budget is spent or `stop` says so, telling of every step and every validation.
+) -> Iterator[StepResult | ValidationResult]:
+    """Train until the budget is spent or `stop` is true; yields every step and every validation.
 
-    `took` is what the last validation before a pause took; the end of a run keeps time for one more.
-    Every process of the run walks this loop; only the first validates.
+    `took` is how many seconds the last validation before a pause took. Every process of the run goes through this
+    loop; only the first validates.
     """
-    rested_since = step_took = behind = 0.0
+    last_validation = step_took = progress = 0.0
 
     def share_done() -> float:
-        """What is behind, with time kept for a last step, a last validation and the files."""
-        nonlocal behind
-        passes = DRAWS if trainer.network.random and not trainer.masked else 1  # it will be masked by then
-        reserve = 1.3 * took * passes + step_took + CLOSING
-        # The reserve comes and goes with the load of the machine; the schedule must not run back.
-        behind = max(behind, budget.done(trainer.step, clock(), reserve))
-        return behind
+        """Share of the budget spent, with time reserved for a last step, a last validation and the files."""
+        nonlocal progress
+        # A validation of the warm-up takes one pass; the last one will take a pass for each draw.
+        passes = DRAWS if trainer.network.random and not trainer.masked else 1
+        reserve = RESERVE * took * passes + step_took + CLOSING_SECONDS
+        # The reserve varies with the load of the machine; the schedule must not go back.
+        progress = max(progress, budget.done(trainer.step, clock(), reserve))
+        return progress
 
-    def validated(done: float) -> Validated:
-        nonlocal took, rested_since
+    def validated(done: float) -> ValidationResult:
+        nonlocal took, last_validation
         begun = clock()
-        scores = validate(trainer.product, parts, trainer.draw(DRAWS), trainer.device)
-        rested_since = clock()
-        took = rested_since - begun
-        return Validated(trainer.step, done, rested_since, scores, trainer.masked, took)
+        scores = validate(trainer.average, parts, trainer.draw(DRAWS), trainer.device)
+        last_validation = clock()
+        took = last_validation - begun
+        return ValidationResult(trainer.step, done, last_validation, scores, trainer.masked, took)
 
     if trainer.step == 0 and trainer.processes.first:
         yield validated(0.0)
     while True:
-        done, stopped = trainer.processes.agree((share_done(), float(stop())), trainer.device)
+        done, stopped = trainer.processes.broadcast((share_done(), float(stop())), trainer.device)
         if stopped or (done >= 1 and trainer.step):  # at least one step, or there would be no model
             break
         begun = clock()
         yield trainer.advance(done, begun)
         step_took = clock() - begun
         after = share_done()
-        due = math.floor(after * VALIDATIONS) > math.floor(done * VALIDATIONS) and after < 1
-        rested = budget.steps is not None or clock() - rested_since > PATIENCE * took
-        if trainer.processes.first and due and rested:
+        due = math.floor(after * MOST_VALIDATIONS) > math.floor(done * MOST_VALIDATIONS) and after < 1
+        trained_enough = budget.steps is not None or clock() - last_validation > MIN_TRAINING_RATIO * took
+        if trainer.processes.first and due and trained_enough:
             yield validated(after)
     if trainer.processes.first and not stopped:
         yield validated(1.0)

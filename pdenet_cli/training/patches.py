@@ -1,7 +1,7 @@
-"""The patches a run draws from its scenes, and how they are varied.
+"""The patches that a run cuts from its scenes, and how they are varied.
 
-Chance has no state here: patch `index` of step `step` is a function of (seed, step, index) and nothing else, so a
-resumed run and a run shared by several processes see the patches of an unbroken one.
+Patch `index` of step `step` is a function of (seed, step, index) alone, so a resumed run, or one shared by several
+processes, sees the same patches as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from pdenet_cli.cube import Window
 from pdenet_cli.degradation import Degradation, symmetric_pad
 from pdenet_cli.errors import UsageError
 from pdenet_cli.radiometry import FILLED, grown
-from pdenet_cli.training.data import SMALLEST, Scene
+from pdenet_cli.training.data import SMALLEST_SIDE, Scene
 from pdenet_cli.training.recipe import Recipe
 
-Unit = NDArray[np.float32]  # 0..1
+UnitImage = NDArray[np.float32]  # (bands, rows, columns) or (rows, columns), 0..1
 
-TRIES = 4  # a patch of mostly holes teaches nothing; a scene of mostly holes has no other
-MOST_SHAPES = 8  # in a collage
-SMALLEST_SHAPE = 0.04  # of half a patch
-SOFTEST = 1.2  # lens: the deviation of its blur, in low-resolution pixels
-STRETCH = (0.65, 1.2)  # of a slanted square: how many pixels of the scene one of its own is wide
-ASPECT = 0.15  # of its two sides: so far their stretch may be from the mean of both, as a logarithm
-CUBIC = 3  # pixels around a place that a cubic looks at, and one to spare
-GRAIN = (0.001, 0.05)  # of grainy inputs: the noise of a typical band beside the mean of the patch
-LENS = (0.1, 1.0)  # FWHM of the lens before a sensor's square pixels, in these pixels
-GRAIN_SPREAD = 0.5  # from band to band, as the deviation of a logarithm
+TRIES = 4  # places to try for a patch that is not mostly holes
+MOST_SHAPES = 8  # pasted into a patch by `collage`
+SMALLEST_SHAPE = 0.04  # size of the smallest shape, as a share of half the patch
+SOFTEST = 1.2  # largest sigma of the `soft` blur, in low-resolution pixels
+STRETCH = (0.65, 1.2)  # pixel size of a `warp`ed patch, in pixels of the scene
+ASPECT = 0.15  # largest deviation of each side's log stretch from their mean
+CUBIC_MARGIN = 3  # pixels around a point that bicubic sampling reads, one of them to spare
+GRAIN = (0.001, 0.05)  # sigma of the `grain` noise in a typical band, relative to the mean of the patch
+GRAIN_SPREAD = 0.5  # sigma of the log noise level from band to band
+LENS = (0.1, 1.0)  # FWHM of the `lens` in front of the square pixels, in these pixels
 
 
-def place(rng: np.random.Generator, size: tuple[int, int], corner: tuple[int, int], side: int) -> Window:
-    """A square anywhere in a scene but not in the part that begins at `corner`, each place as likely."""
-    above = max(0, corner[0] - side + 1)  # so many first rows, of which any column will do
+def random_square(rng: np.random.Generator, size: tuple[int, int], corner: tuple[int, int], side: int) -> Window:
+    """A square of a scene outside the part that begins at `corner`, every position equally likely."""
+    above = max(0, corner[0] - side + 1)  # upper-left rows of squares above the part, where any column will do
     wide, narrow = max(0, size[1] - side + 1), max(0, corner[1] - side + 1)
     below = max(0, size[0] - side + 1 - above)
     spot = int(rng.integers(above * wide + below * narrow))
@@ -51,15 +51,15 @@ def place(rng: np.random.Generator, size: tuple[int, int], corner: tuple[int, in
     return Window(row, column, side, side)
 
 
-def shape(rng: np.random.Generator, side: int) -> Unit:
-    """A disc, rectangle or stripe at any angle in a square: 1 inside, 0 outside, between the two on its edge."""
+def random_shape(rng: np.random.Generator, side: int) -> UnitImage:
+    """A mask of a random disc, rectangle or stripe in a square: 1 inside, 0 outside, soft at the edge."""
     centres = np.arange(side) + 0.5
     row, column = rng.uniform(0, side, 2)
     turn = rng.uniform(0, np.pi)
     down, right = centres[:, None] - row, centres - column
     along, across = down * np.sin(turn) + right * np.cos(turn), down * np.cos(turn) - right * np.sin(turn)
     length, width = side / 2 * SMALLEST_SHAPE ** rng.uniform(0, 1, 2)
-    outside = (  # how far, in pixels
+    outside = (  # distance from the edge in pixels, negative inside
         np.hypot(along, across) - length,
         np.maximum(np.abs(along) - length, np.abs(across) - width),
         np.abs(across) - width,
@@ -68,8 +68,8 @@ def shape(rng: np.random.Generator, side: int) -> Unit:
     return np.asarray((0.5 - outside / blur).clip(0, 1), np.float32)
 
 
-def slanted(rng: np.random.Generator, side: int) -> NDArray[np.float64]:
-    """Where the pixels of a turned and stretched square lie around its centre: (side, side, [row, column])."""
+def slanted_grid(rng: np.random.Generator, side: int) -> NDArray[np.float64]:
+    """Positions of the pixels of a rotated and stretched square around its centre: (side, side, [row, column])."""
     turn = rng.uniform(0, 2 * np.pi)
     stretch = np.exp(rng.uniform(*np.log(STRETCH)) + rng.uniform(-ASPECT, ASPECT, 2))
     matrix = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]]) * stretch
@@ -77,8 +77,8 @@ def slanted(rng: np.random.Generator, side: int) -> NDArray[np.float64]:
     return np.asarray(np.stack(np.meshgrid(places, places, indexing="ij"), -1) @ matrix.T)
 
 
-def blurred(unit: Unit, sigma: float) -> Unit:
-    """Every band, (bands, rows, columns), under a Gaussian blur of this deviation in pixels."""
+def blurred(unit: UnitImage, sigma: float) -> UnitImage:
+    """Every band, (bands, rows, columns), under a Gaussian blur with this sigma in pixels."""
     pad = math.ceil(3 * sigma)
     taps = torch.exp(-0.5 * (torch.arange(-pad, pad + 1) / sigma) ** 2)
     taps = taps / taps.sum()
@@ -89,21 +89,21 @@ def blurred(unit: Unit, sigma: float) -> Unit:
 
 @dataclass(frozen=True)
 class Patch:
-    """A high-resolution piece of a scene, how a sensor sees it, and the chance for noise and masks."""
+    """A high-resolution piece of a scene, how a sensor sees it, and a generator for noise and masks."""
 
     high: Tensor  # (bands, rows, columns)
-    lens: float | None  # FWHM before the sensor's square pixels; None: it records as the run's degradation does
-    grain: Tensor  # deviation of each band's noise, (bands, 1, 1)
+    lens: float | None  # FWHM in front of the sensor's square pixels; None: the run's degradation instead
+    grain: Tensor  # sigma of each band's noise, (bands, 1, 1)
     generator: torch.Generator
 
-    def seen(self, degradation: Degradation, low: Tensor) -> Tensor:
-        """What the network is shown of a patch that is `low` (bands, rows, columns) by the run's degradation."""
+    def network_input(self, degradation: Degradation, low: Tensor) -> Tensor:
+        """What the network sees of the patch; `low` (bands, rows, columns) is it under the run's degradation."""
         if self.lens is not None:
             sensor = replace(degradation, kernel="area", fwhm=self.lens)
             low = sensor(self.high, self.generator).to(low)
-        return self.grainy(low)
+        return self.with_noise(low)
 
-    def grainy(self, low: Tensor) -> Tensor:
+    def with_noise(self, low: Tensor) -> Tensor:
         """The coarse patch (bands, rows, columns) with its noise."""
         if not self.grain.any():
             return low
@@ -119,24 +119,26 @@ class Patches:
     ) -> None:
         self.recipe, self.scale, self.seed = recipe, scale, seed
         self.bands = bands  # the only band count the network takes; None: any
-        if recipe.patch < SMALLEST * scale:
-            raise UsageError(f"--patch {recipe.patch} is too small: x{scale} needs at least {SMALLEST * scale}.")
+        if recipe.patch < SMALLEST_SIDE * scale:
+            raise UsageError(
+                f"--patch {recipe.patch} is too small: x{scale} needs at least {SMALLEST_SIDE * scale}."
+            )
         self.scenes = [
             scene
             for scene in scenes
-            if scene.largest_patch(scale) >= SMALLEST * scale and (bands is None or len(scene.pixels) >= bands)
+            if scene.largest_patch(scale) >= SMALLEST_SIDE * scale
+            and (bands is None or len(scene.pixels) >= bands)
         ]
         if not self.scenes:
             depth = f" and {bands} bands" if bands is not None else ""
-            raise UsageError(
-                f"No cube is large enough: x{scale} needs at least {SMALLEST * scale} pixels on a side{depth}."
-            )
-        # By the root of their size: large scenes more often, small sensors still heard.
+            least = f"{SMALLEST_SIDE * scale} pixels on a side{depth}"
+            raise UsageError(f"No cube is large enough: x{scale} needs at least {least}.")
+        # By the square root of their size: large scenes more often, but small ones still count.
         weights = np.sqrt([scene.size[0] * scene.size[1] for scene in self.scenes])
         self.chances = weights / weights.sum()
 
     def steps_of(self, epochs: int) -> int:
-        """How many steps it takes to see as many numbers as the training parts hold, `epochs` times."""
+        """The number of steps in which patches hold as many numbers as the training parts, `epochs` times."""
         side, run = self.recipe.patch, self.bands or self.recipe.bands
         patches = sum(s.size[0] * s.size[1] / side**2 * max(1, len(s.pixels) / run) for s in self.scenes)
         return max(1, math.ceil(0.75 * patches / self.recipe.batch)) * epochs
@@ -152,7 +154,7 @@ class Patches:
         high = self._piece(rng, scene, run, side)
         if rng.random() < self.recipe.collage:
             for _ in range(int(rng.integers(1, MOST_SHAPES + 1))):
-                high = high + shape(rng, side) * (self._piece(rng, scene, run, side) - high)
+                high = high + random_shape(rng, side) * (self._piece(rng, scene, run, side) - high)
         if self.recipe.soft and rng.random() < self.recipe.soft:
             high = blurred(high, rng.uniform(0.1, SOFTEST) * self.scale)
         generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
@@ -160,18 +162,18 @@ class Patches:
         lens = rng.uniform(*LENS) if self.recipe.lens and rng.random() < self.recipe.lens else None
         return Patch(torch.from_numpy(np.ascontiguousarray(high)), lens, grain, generator)
 
-    def _grain(self, rng: np.random.Generator, high: Unit) -> Tensor:
-        """How much noise each band has; making a scene coarse takes its own away, and sensors have theirs."""
+    def _grain(self, rng: np.random.Generator, high: UnitImage) -> Tensor:
+        """The noise of each band: degrading a scene averages its noise out, but real inputs have some."""
         grain = np.zeros(len(high), np.float32)
         if self.recipe.grain and rng.random() < self.recipe.grain:
             level = np.exp(rng.uniform(*np.log(GRAIN))) * np.abs(high).mean()
             grain += np.float32(level) * np.exp(rng.normal(0, GRAIN_SPREAD, len(high)))
         return torch.from_numpy(grain)[:, None, None]
 
-    def _piece(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> Unit:
-        """A square of a scene, `side` pixels wide: turned, mirrored, brighter or darker, at times another size.
+    def _piece(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> UnitImage:
+        """A square of a scene, `side` pixels wide: rotated, mirrored, brighter or darker, sometimes rescaled.
 
-        Where the scene has none so large, several smaller ones side by side, cut out anywhere.
+        If the scene is too small, a random crop of a mosaic of smaller squares.
         """
         if side > (small := scene.largest_patch(self.scale)):
             count = -(-side // small) + 1
@@ -186,41 +188,41 @@ class Patches:
         unit = np.rot90(unit, int(rng.integers(4)), axes=(1, 2)) * np.float32(gain)
         return unit[:, :, ::-1] if rng.integers(2) else unit
 
-    def _window(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> Unit:
-        """A square of a scene as it is, or of a larger one made coarser."""
+    def _window(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> UnitImage:
+        """A square of a scene as it is, or a larger one downsampled."""
         most = min(self.recipe.zoom, scene.largest_patch(self.scale) / side)
         wide = int(side * most ** rng.uniform(0, 1))
         for _ in range(TRIES):
-            unit, there = scene.unit(place(rng, scene.size, scene.corner(self.scale), wide), run)
+            unit, there = scene.unit(random_square(rng, scene.size, scene.corner(self.scale), wide), run)
             if there.mean() > 0.5:
                 break
         unit = grown(unit, there, FILLED * self.scale)
         if wide > side:
             large = torch.from_numpy(np.ascontiguousarray(unit))[None]
             small = F.interpolate(large, (side, side), mode="bicubic", antialias=True)
-            unit = small[0].clamp_min(0).numpy()  # a cubic may swing below zero
+            unit = small[0].clamp_min(0).numpy()  # bicubic may undershoot
         return unit
 
-    def _warped(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> Unit:
-        """A square of a scene turned by any angle and stretched: of few pixels, many different patches."""
+    def _warped(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> UnitImage:
+        """A square of a scene rotated by any angle and stretched: many different patches from few pixels."""
         (rows, columns), (row, column) = scene.size, scene.corner(self.scale)
         size = (row, columns) if rng.random() < 0.5 else (rows, column)  # above the held-out part, or left of it
         for _ in range(TRIES):
-            points = slanted(rng, side) + rng.uniform(0, 1, 2) * size
-            first = np.maximum(0, np.floor(points.min((0, 1))) - CUBIC).astype(int)
-            last = np.minimum(size, np.ceil(points.max((0, 1))) + CUBIC).astype(int)
+            points = slanted_grid(rng, side) + rng.uniform(0, 1, 2) * size
+            first = np.maximum(0, np.floor(points.min((0, 1))) - CUBIC_MARGIN).astype(int)
+            last = np.minimum(size, np.ceil(points.max((0, 1))) + CUBIC_MARGIN).astype(int)
             unit, there = scene.unit(Window(*first.tolist(), *(last - first).tolist()), run)
             if there.mean() > 0.5:
                 break
         unit = grown(unit, there, FILLED * self.scale)
-        places = 2 * (points - first) / (last - first) - 1  # torch counts a picture from -1 to 1, columns first
+        places = 2 * (points - first) / (last - first) - 1  # for torch: from -1 to 1, columns first
         grid = torch.from_numpy(np.ascontiguousarray(places[None, :, :, ::-1], np.float32))
         image = torch.from_numpy(np.ascontiguousarray(unit))[None]
         turned = F.grid_sample(image, grid, "bicubic", "reflection", align_corners=False)
         return np.asarray(turned[0].clamp_min(0).numpy())
 
     def _run(self, rng: np.random.Generator, bands: int) -> slice:
-        """A run of adjacent bands, at times with gaps: other sensors sample the spectrum more coarsely."""
+        """A run of adjacent bands, sometimes every 2nd or 3rd: other sensors sample the spectrum more coarsely."""
         count = min(self.bands or self.recipe.bands, bands)
         step = int(rng.integers(2, 4)) if rng.random() < self.recipe.skipping else 1
         if count * step > bands:

@@ -1,4 +1,4 @@
-"""The processes that share a run, as torchrun starts them; one alone is the usual case."""
+"""The processes of a run that torchrun started; usually there is only one."""
 
 from __future__ import annotations
 
@@ -36,37 +36,37 @@ class Processes:
             return
         tensors = list(tensors)
         flat = torch.cat([tensor.flatten() for tensor in tensors])
-        flat = flat.to(_meeting_place(flat.device))
+        flat = flat.to(_exchange_device(flat.device))
         dist.all_reduce(flat)
         for tensor, part in zip(tensors, torch.split(flat, [t.numel() for t in tensors]), strict=True):
             tensor.copy_(part.view_as(tensor))
 
-    def agree(self, values: tuple[float, ...], device: torch.device) -> tuple[float, ...]:
-        """The values that the first process has."""
+    def broadcast(self, values: tuple[float, ...], device: torch.device) -> tuple[float, ...]:
+        """The values of the first process, in every process."""
         if self.count == 1:
             return values
-        told = torch.tensor(values, dtype=torch.float64, device=_meeting_place(device))
-        dist.broadcast(told, src=0)
-        return tuple(told.tolist())
+        shared = torch.tensor(values, dtype=torch.float64, device=_exchange_device(device))
+        dist.broadcast(shared, src=0)
+        return tuple(shared.tolist())
 
 
-ALONE = Processes()
+ONE_PROCESS = Processes()
 
 
-def _meeting_place(device: torch.device) -> torch.device:
-    """Where the processes of a run on `device` can share numbers: NCCL on their GPUs, Gloo only on the CPU."""
+def _exchange_device(device: torch.device) -> torch.device:
+    """Where processes on `device` exchange tensors: NCCL works on GPUs, Gloo only on the CPU."""
     return device if device.type == "cuda" else torch.device("cpu")
 
 
 @contextmanager
-def joined(device: str) -> Iterator[tuple[Processes, torch.device]]:
+def joined_processes(device: str) -> Iterator[tuple[Processes, torch.device]]:
     """This process's place among those that torchrun started, and its own device of the wanted kind."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
-        yield ALONE, choose_device(device)
+        yield ONE_PROCESS, choose_device(device)
         return
     if device.startswith(("auto", "cuda")) and torch.cuda.is_available():
-        # By its name: one that cannot be used must end the run, not compute beside GPUs on a CPU.
+        # By its name: if it cannot be used the run must end, not go on with one process on a CPU.
         device = f"cuda:{os.environ['LOCAL_RANK']}"
     own = choose_device(device)
     if own.type == "cuda":

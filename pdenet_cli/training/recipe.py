@@ -1,4 +1,4 @@
-"""How a run unfolds: learning rate, masks and their temperature as functions of how much of it is done."""
+"""Recipes: the schedule of learning rate and mask temperature, the loss, and how patches are varied."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from typing import Any
 
 from pdenet_cli.errors import UsageError
 
-SHARP = 0.05  # the temperature of masks at inference
+SHARP = 0.05  # temperature of the masks at inference
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What the schedule says now."""
+    """The schedule at one moment of a run."""
 
-    rate: float  # of learning, as a share of the recipe's
+    rate: float  # learning rate, as a share of the recipe's
     temperature: float | None  # of the masks; 0: each at its mode; None: the warm-up, every mask is 1
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything about a run that is chosen and not found."""
+    """The hyperparameters of a run."""
 
     name: str
     schedule: Callable[[float], Moment]  # of the share of the run that is done
     lr: float
     batch: int
     patch: int  # high-resolution pixels on a side
-    bands: int  # adjacent ones in a patch
+    bands: int  # adjacent bands in a patch
     betas: tuple[float, float] = (0.9, 0.999)
-    start: float = 1.0  # share of their usual size that the last layers begin with
-    fresh: bool = False  # Adam starts anew when the masks come on
+    start: float = 1.0  # initial weights of the last layers are multiplied by this
+    fresh: bool = False  # reset Adam when the masks come on
     average: float = 0.0  # decay of the running mean of the weights; 0: none
     clip: float = 1.0  # largest norm of a gradient
-    consistency: float = 1.0  # λ of the loss
-    spectral: float = 0.0  # what a wrong step from a band to the next costs, beside a wrong value
-    balance: float = 0.0  # what a wrong mean of 4 x 4 coarse pixels costs, beside a wrong value
-    energy: float = 0.0  # what two draws of a patch gain by being apart: 0, nothing; 1, as far as the truth is
-    chances: tuple[float, float] = (0.0, 1.0)  # where the masks' chances are kept
-    gains: tuple[float, float] = (1.0, 1.0)  # a patch is multiplied by a number between these
-    soft: float = 0.0  # share of patches as a softer lens would have seen them
-    grain: float = 0.0  # share of patches whose input has noise that the truth has not
-    lens: float = 0.0  # share of patches whose input is what square pixels behind a lens record
+    consistency: float = 1.0  # weight of the consistency loss, λ in the paper
+    spectral: float = 0.0  # weight of the error of the differences between neighbouring bands
+    balance: float = 0.0  # weight of the error of the means over 4 x 4 coarse pixels
+    energy: float = 0.0  # weight of the energy-score term that rewards distance between two draws; 1: proper
+    chances: tuple[float, float] = (0.0, 1.0)  # limits of the masks' probabilities
+    gains: tuple[float, float] = (1.0, 1.0)  # limits of the random factor on a patch
+    soft: float = 0.0  # share of patches that are blurred, as by a softer lens
+    grain: float = 0.0  # share of patches with noise added to the input, not to the truth
+    lens: float = 0.0  # share of patches degraded by square pixels behind a lens
     skipping: float = 0.0  # share of patches that take every second or third band
-    warp: float = 0.0  # share of pieces that are turned by any angle and stretched
-    zoom: float = 1.0  # a patch is made of a window up to so many times as wide
-    mosaic: float = 0.0  # share of patches that a scene too small for one fills with several pieces
-    collage: float = 0.0  # share of patches with shapes pasted in that show other places of the scene
+    warp: float = 0.0  # share of patches that are rotated by any angle and stretched
+    zoom: float = 1.0  # largest factor by which a wider window is downsampled to a patch
+    mosaic: float = 0.0  # share of patches that may be a mosaic, where a scene is too small for the patch
+    collage: float = 0.0  # share of patches with pasted shapes that show other places of the scene
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -76,11 +76,11 @@ SHARES = ("soft", "grain", "lens", "skipping", "warp", "mosaic", "collage")
 
 FIELDS = frozenset(field.name for field in fields(Recipe))
 DEFAULTS = {field.name: field.default for field in fields(Recipe) if isinstance(field.default, int | float)}
-"""What each number of a recipe is where nothing else is said."""
+"""The numeric fields of a recipe that have a default, and these defaults."""
 
 
 def paper(scale: int) -> Recipe:
-    """The paper's: 50 epochs with every mask at 1, then 100 with masks and a fresh Adam."""
+    """The published recipe: 50 epochs with every mask at 1, then 100 with masks and a fresh Adam."""
     return Recipe("paper", _paper_schedule, lr=5e-4, batch=4, patch=128 // scale * scale, bands=31, fresh=True)
 
 
@@ -115,14 +115,14 @@ def fast(scale: int) -> Recipe:
     )
 
 
-RISE, MASKS_ON, MASKS_SHARP = 0.02, 0.2, 0.6
+RISE, MASKS_ON, MASKS_SHARP = 0.02, 0.2, 0.6  # done when the rate peaks, masks start, masks are sharp
 
 
 def _fast_schedule(done: float) -> Moment:
     rate = done / RISE if done < RISE else 0.5 + 0.5 * cos(pi * min(1.0, (done - RISE) / (1 - RISE)))
     if done < MASKS_ON:
         return Moment(max(rate, 0.01), None)
-    # Soft masks first, so that chances learn; sharp ones for the rest, as inference draws them.
+    # Soft masks first, so that their probabilities learn; then sharp ones, as at inference.
     return Moment(max(rate, 0.001), SHARP ** min(1.0, (done - MASKS_ON) / (MASKS_SHARP - MASKS_ON)))
 
 
@@ -134,23 +134,23 @@ def _halved_every_35_epochs(done: float) -> Moment:
     return Moment(0.5 ** (int(done * PAPER_EPOCHS) // 35), SHARP)
 
 
-FIXED = 5 / 6  # of a search the masks are random; the rest tunes the network they chose
+SEARCH_SHARE = 5 / 6  # share of a search with random masks; the rest tunes the chosen network
 
 
-def _searched(schedule: Callable[[float], Moment]) -> Callable[[float], Moment]:
+def _with_search(schedule: Callable[[float], Moment]) -> Callable[[float], Moment]:
     """The schedule of a search: at its end each mask stays at its mode."""
-    return lambda done: schedule(done) if done < FIXED else replace(schedule(done), temperature=0.0)
+    return lambda done: schedule(done) if done < SEARCH_SHARE else replace(schedule(done), temperature=0.0)
 
 
-def _drawn(schedule: Callable[[float], Moment]) -> Callable[[float], Moment]:
-    """The schedule without a warm-up: every step draws."""
+def _without_warm_up(schedule: Callable[[float], Moment]) -> Callable[[float], Moment]:
+    """The schedule without a warm-up: masks from the first step."""
     return lambda done: replace(schedule(done), temperature=SHARP)
 
 
-OWN: dict[str, dict[str, dict[str, Any]]] = {
+NETWORK_CHANGES: dict[str, dict[str, dict[str, Any]]] = {
     "paper": {
-        "nas": dict(schedule=_searched(_paper_schedule)),
-        "ensemble": dict(batch=16, schedule=_drawn(_paper_schedule)),  # each of four members its usual share
+        "nas": dict(schedule=_with_search(_paper_schedule)),
+        "ensemble": dict(batch=16, schedule=_without_warm_up(_paper_schedule)),  # four members, 4 patches each
         "3dfcnn": dict(lr=5e-5, batch=16, schedule=lambda done: Moment(1.0, SHARP)),
         "3dgan": dict(lr=1e-4),  # not published
         "sspsr": dict(lr=1e-4, schedule=lambda done: Moment(1.0, SHARP)),
@@ -158,23 +158,23 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
         "ercsr": dict(lr=1e-4, batch=12, schedule=_halved_every_35_epochs),
     },
     "fast": {
-        "nas": dict(schedule=_searched(_fast_schedule)),
-        "ensemble": dict(batch=8, schedule=_drawn(_fast_schedule)),
+        "nas": dict(schedule=_with_search(_fast_schedule)),
+        "ensemble": dict(batch=8, schedule=_without_warm_up(_fast_schedule)),
         "3dgan": dict(lr=5e-4),  # 2e-3 learns more slowly with it, and diverges with SSPSR
         "sspsr": dict(lr=5e-4),
     },
 }
-"""What a recipe does otherwise for a network: by recipe, then by network."""
+"""How recipes differ for some networks: by recipe, then by network."""
 
 
 def recipe_for(recipe: str, network: str, scale: int) -> Recipe:
     """The recipe of this name, maybe with changes ("fast,zoom=3"), as it is for a network of this name."""
     numbers = [field.name for field in fields(Recipe) if field.type in ("int", "float")]
-    name, changes = changed("--recipe", recipe, RECIPES, numbers)
-    return replace(RECIPES[name](scale), **OWN.get(name, {}).get(network, {}) | changes)
+    name, changes = parse_changes("--recipe", recipe, RECIPES, numbers)
+    return replace(RECIPES[name](scale), **NETWORK_CHANGES.get(name, {}).get(network, {}) | changes)
 
 
-def changed(
+def parse_changes(
     option: str, text: str, names: Collection[str], changeable: Collection[str]
 ) -> tuple[str, dict[str, Any]]:
     """What "NAME,FIELD=VALUE,FIELD=VALUE" says: one of `names`, new values of some fields."""
@@ -195,7 +195,7 @@ def changed(
 
 
 def _number(text: str) -> float | str:
-    """The text as the number that it is to people, as .5 is, else as it is."""
+    """The number that a text such as .5 is, which JSON does not know; else the text."""
     try:
         return float(text)
     except ValueError:

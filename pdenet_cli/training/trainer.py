@@ -1,4 +1,4 @@
-"""One run of training: the network, its running mean, Adam, and a step forward."""
+"""One step of training: patches, loss, gradients, and the running mean of the weights."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from pdenet_cli.models import BICUBIC, MAX_SIZE, Model
 from pdenet_cli.networks import NETWORKS, Draw, Network, Rival, build_network
 from pdenet_cli.training.learner import Learner
 from pdenet_cli.training.patches import Patch, Patches
-from pdenet_cli.training.processes import ALONE, Processes
-from pdenet_cli.training.recipe import Moment, changed
+from pdenet_cli.training.processes import ONE_PROCESS, Processes
+from pdenet_cli.training.recipe import Moment, parse_changes
 
-PAIR = 2  # of a patch, where a recipe compares them
-BALANCED = 4  # coarse pixels on a side of the squares whose means a recipe compares
+PAIR = 2  # draws of each patch that the energy term compares
+BALANCE_SIDE = 4  # coarse pixels on a side of the squares whose means the balance term compares
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
-class Stepped:
+class StepResult:
     """What one step of training was like."""
 
-    step: int  # how many are done now
+    step: int  # number of steps done
     done: float  # share of the run
     seconds: float  # of the run so far
     loss: float
@@ -48,22 +48,24 @@ def new_network(name: str, config: str | None, scale: int, seed: int, start: flo
     configs = NETWORKS[name].configs
     config = config or ("small" if "small" in configs else next(iter(configs)))
     known = [field for field in asdict(next(iter(configs.values()))) if field != "scale"]  # an option of its own
-    size, changes = changed("--config", config, configs, known)
+    size, changes = parse_changes("--config", config, configs, known)
     for field, value in changes.items():
-        _refuse_odd(field, value, {type(asdict(usual)[field]) for usual in configs.values()})
+        _refuse_wrong_type(field, value, {type(asdict(usual)[field]) for usual in configs.values()})
     values = asdict(configs[size]) | {"scale": scale} | changes
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = build_network(name, values)
     with torch.no_grad():
         for parameter, weight in network.named_parameters():
-            if parameter.endswith(".tail"):  # small corrections at first: a run starts near bicubic
+            if parameter.endswith(
+                ".tail"
+            ):  # smaller weights give smaller corrections: the run starts near bicubic
                 weight.mul_(start)
     return network
 
 
-def _refuse_odd(field: str, value: Any, kinds: Collection[type]) -> None:
-    """Stop where a field of a configuration, which usually has one of these `kinds`, is to be something else."""
+def _refuse_wrong_type(field: str, value: Any, kinds: Collection[type]) -> None:
+    """Stop where the value of a configuration field is of none of the types it has in the table, `kinds`."""
     met = f"--config: {field}={value}"
     if value is None and type(None) in kinds:
         return
@@ -79,14 +81,16 @@ def started_from(network: Network, model: Model) -> Network:
         weights = network.starting_from(model.network.state_dict(), model.scale)
         missing, surplus = network.load_state_dict(weights, strict=False)
     except RuntimeError as error:
-        raise ModelError(f"--init {model.name}: its weights have different shapes ({_first(error)}).") from error
+        raise ModelError(
+            f"--init {model.name}: its weights have different shapes ({_first_mismatch(error)})."
+        ) from error
     if wrong := [name for name in (*missing, *surplus) if not name.endswith(".chance")]:
         raise ModelError(f"--init {model.name}: its network is a different one ({wrong[0]} does not fit).")
     return network
 
 
-def _first(error: RuntimeError) -> str:
-    """The first of the shapes that torch complains of."""
+def _first_mismatch(error: RuntimeError) -> str:
+    """The first mismatch of shapes in torch's message."""
     lines = [line.strip() for line in str(error).splitlines()]
     return next((line for line in lines if line.startswith("size mismatch")), lines[0]).rstrip(".")
 
@@ -97,11 +101,12 @@ def name_of(network: Network) -> str:
 
 
 def _chances(network: Network) -> list[Tensor]:
+    """The probabilities of the network's masks."""
     return [p for name, p in network.named_parameters() if name.endswith(".chance")]
 
 
 class Trainer:
-    """A network on its way: `advance` makes a step, `state` and `restore` carry it over a pause."""
+    """A network in training: `advance` makes a step, `state` and `restore` save and continue it."""
 
     def __init__(
         self,
@@ -110,12 +115,12 @@ class Trainer:
         degradation: Degradation,
         device: torch.device,
         precision: str = "float32",
-        processes: Processes = ALONE,
+        processes: Processes = ONE_PROCESS,
     ) -> None:
         self.patches, self.recipe, self.degradation = patches, patches.recipe, degradation
         self.device, self.processes = device, processes
         # Metal has no antialiased bicubic before torch 2.8.
-        self.makes_coarse = device if device.type == "cuda" else torch.device("cpu")
+        self.degrading_device = device if device.type == "cuda" else torch.device("cpu")
         if self.recipe.batch < processes.count:
             raise UsageError(f"--batch {self.recipe.batch} is too small for {processes.count} processes.")
         if precision not in PRECISIONS or (precision != "float32" and device.type != "cuda"):
@@ -123,17 +128,17 @@ class Trainer:
         if not any(True for _ in network.parameters()):
             raise UsageError(f"--network {name_of(network)} has no weights, so there is nothing to train.")
         self.network = network.to(device).train()
-        # The running mean of the weights, which is what is worth keeping.
-        self.product = copy.deepcopy(self.network).requires_grad_(False)
+        # The running mean of the weights, which is validated and saved.
+        self.average = copy.deepcopy(self.network).requires_grad_(False)
         self.chances = _chances(network)
-        # On a CPU, features then stay in the cache and masks in the weights.
+        # On a CPU one patch at a time is faster: its features stay in the cache, its masks in the weights.
         self.one_by_one = device.type == "cpu"
         self.half = PRECISIONS[precision]
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self.learner = Learner(self.network, self.recipe.betas, ("network", "adam"))
         self.rival = self._new_rival()
         self.step = 0
-        self.masked = False  # or not yet up against its rival: the warm-up
+        self.masked = False  # the warm-up: no masks, no rival
 
     @property
     def opponent(self) -> Learner[Rival] | None:
@@ -141,50 +146,50 @@ class Trainer:
         return self.rival if self.masked else None
 
     def draw(self, samples: int) -> Draw | None:
-        """Masks to validate with, the same at every call; None while every mask is 1."""
+        """Masks to validate with, the same at every call; None in the warm-up, where every mask is 1."""
         if not self.masked:
             return None
         generator = torch.Generator().manual_seed(self.patches.seed)
         with torch.no_grad():
-            return self.product.draw(generator, samples if self.network.random else 1)
+            return self.average.draw(generator, samples if self.network.random else 1)
 
     def chance_facts(self) -> dict[str, float]:
-        """Whether the masks are still random: their mean chance, and how many nearly never or always act."""
+        """Whether the masks are still random: their mean probability, and the shares near 0 and near 1."""
         if not self.chances:
             return {}
         chance = torch.cat([p.detach().flatten() for p in self.chances]).clamp(0, 1)
         shares = {"chance_below_0.1": chance < 0.1, "chance_above_0.9": chance > 0.9}
         return {"chance": float(chance.mean())} | {name: float(s.float().mean()) for name, s in shares.items()}
 
-    def advance(self, done: float, seconds: float = 0.0) -> Stepped:
-        """One step of a run of which the share `done` is behind; the weights stay as they were if it fails."""
+    def advance(self, done: float, seconds: float = 0.0) -> StepResult:
+        """One step of a run whose share `done` is over; if it fails the weights stay as they were."""
         now = self.recipe.schedule(done)
-        self._enter(now)
+        self._enter_phase(now)
         loss = self._gradients(now)
         self.processes.sum([loss])
         norm = self.learner.clip(self.processes, self.recipe.clip, self.scaler)
         if self.opponent is not None:
             norm = math.hypot(norm, self.opponent.clip(self.processes, self.recipe.clip))
         value = float(loss)
-        # fp16 gradients overflow now and then: its scaler leaves such a step out.
+        # fp16 gradients overflow at times: the scaler skips such a step.
         if not math.isfinite(value) or not (math.isfinite(norm) or self.scaler.is_enabled()):
             raise TrainingError(f"The loss is not finite at step {self.step + 1} ({value:g}, gradient {norm:g}).")
         self._update(now)
         self.step += 1
-        return Stepped(self.step, done, seconds, value, norm, now.rate * self.recipe.lr, now.temperature)
+        return StepResult(self.step, done, seconds, value, norm, now.rate * self.recipe.lr, now.temperature)
 
-    def _enter(self, now: Moment) -> None:
+    def _enter_phase(self, now: Moment) -> None:
         masked = now.temperature is not None and bool(self.network.random or self.chances or self.rival)
         if masked and not self.masked and self.recipe.fresh:
-            self.learner.fresh()
+            self.learner.reset_adam()
         self.masked = masked
         if now.temperature == 0:
-            # Masks are at their mode from here on: the running mean must have chosen the same ones.
-            for mean, chance in zip(_chances(self.product), self.chances, strict=True):
+            # Each mask stays at its mode from here on: the running mean must choose the same ones.
+            for mean, chance in zip(_chances(self.average), self.chances, strict=True):
                 mean.copy_(chance.detach())
 
     def _gradients(self, now: Moment) -> Tensor:
-        """Leave the gradients of this process's share of the batch in the parameters; its share of the loss."""
+        """Accumulate the gradients of this process's patches; returns its share of the loss."""
         self.network.zero_grad()
         rival = None if self.opponent is None else self.opponent.module
         if rival is not None:
@@ -193,15 +198,17 @@ class Trainer:
         batch = self.recipe.batch
         patches = [self.patches(self.step, index) for index in self.processes.share(batch)]
         for group in self._groups(patches):
-            high = torch.stack([patch.high for patch in group]).to(self.makes_coarse)
+            high = torch.stack([patch.high for patch in group]).to(self.degrading_device)
             low = torch.cat([self.degradation(h[None], p.generator) for h, p in zip(high, group, strict=True)])
-            seen = torch.stack([patch.seen(self.degradation, x) for patch, x in zip(group, low, strict=True)])
-            high, low, seen = (x.to(self.device) for x in (high, low, seen))
+            inputs = torch.stack(
+                [patch.network_input(self.degradation, x) for patch, x in zip(group, low, strict=True)]
+            )
+            high, low, inputs = (x.to(self.device) for x in (high, low, inputs))
             draws = self._draws(group, now.temperature)
             if draws is not None and len(draws) > len(group):
-                high, low, seen = (x.repeat_interleave(PAIR, dim=0) for x in (high, low, seen))
+                high, low, inputs = (x.repeat_interleave(PAIR, dim=0) for x in (high, low, inputs))
             with torch.autocast(self.device.type, self.half, enabled=self.half is not None):
-                estimate = self.network(seen, draws)
+                estimate = self.network(inputs, draws)
             estimate = estimate.float()
             loss = self.network.loss(estimate, high, low, self.recipe.consistency, rival)
             if len(estimate) > len(group):
@@ -210,8 +217,8 @@ class Trainer:
             if self.recipe.spectral and estimate.shape[1] > 1:
                 loss = loss + self.recipe.spectral * (estimate - high).diff(dim=1).abs().mean()
             if self.recipe.balance:
-                # The mean |error| is least for medians, which are too dark where bright spots are rare.
-                local = F.avg_pool2d(estimate - high, BALANCED * self.network.scale)
+                # The mean |error| favours medians, which are too dark where bright spots are rare.
+                local = F.avg_pool2d(estimate - high, BALANCE_SIDE * self.network.scale)
                 loss = loss + self.recipe.balance * local.abs().mean()
             loss = loss * len(group) / batch
             torch.autograd.backward(self.scaler.scale(loss))
@@ -219,7 +226,7 @@ class Trainer:
             if rival is not None:
                 rival.requires_grad_(True)
                 torch.autograd.backward(rival.loss(estimate.detach(), high) * len(group) / batch)
-                rival.requires_grad_(False)  # it only judges while the network learns
+                rival.requires_grad_(False)  # no gradients of its own while the network learns
         return total
 
     def _groups(self, patches: list[Patch]) -> Iterator[list[Patch]]:
@@ -237,20 +244,20 @@ class Trainer:
         return Draw(torch.cat([draw.masks for draw in draws]))
 
     def _update(self, now: Moment) -> None:
-        self.learner.rate(now.rate * self.recipe.lr)
+        self.learner.set_rate(now.rate * self.recipe.lr)
         self.scaler.step(self.learner.adam)
         self.scaler.update()
         if self.opponent is not None:
-            self.opponent.rate(now.rate * self.recipe.lr)
+            self.opponent.set_rate(now.rate * self.recipe.lr)
             self.opponent.adam.step()
         with torch.no_grad():
             for chance in self.chances:
                 chance.clamp_(*self.recipe.chances)
-            # A young mean forgets its random start sooner.
+            # A shorter memory at first, so that the random start is soon forgotten.
             decay = min(self.recipe.average, (1 + self.step) / (10 + self.step))
-            for mean, weight in zip(self.product.parameters(), self.network.parameters(), strict=True):
+            for mean, weight in zip(self.average.parameters(), self.network.parameters(), strict=True):
                 mean.lerp_(weight, 1 - decay)
-            for kept, buffer in zip(self.product.buffers(), self.network.buffers(), strict=True):
+            for kept, buffer in zip(self.average.buffers(), self.network.buffers(), strict=True):
                 kept.copy_(buffer)
 
     def _new_rival(self) -> Learner[Rival] | None:
@@ -263,14 +270,14 @@ class Trainer:
         return Learner(rival, self.recipe.betas, ("rival", "rival_adam"))
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and plain values from which, with the product, `restore` goes on exactly."""
+        """Tensors and plain values from which, with the averaged weights, `restore` continues exactly."""
         tensors = self.learner.tensors() | (self.rival.tensors() if self.rival is not None else {})
         return tensors, {"step": self.step, "masked": self.masked, "scaler": self.scaler.state_dict()}
 
-    def restore(self, product: Network, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Go on from where `state` was taken."""
+    def restore(self, average: Network, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        """Continue from where `state` was taken."""
         try:
-            self.product.load_state_dict(product.state_dict())
+            self.average.load_state_dict(average.state_dict())
             self.learner.restore(tensors)
             if self.rival is not None:
                 self.rival.restore(tensors)

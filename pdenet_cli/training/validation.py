@@ -1,4 +1,4 @@
-"""How good a network is on parts of the scenes it never saw, beside MATLAB's bicubic on the same numbers."""
+"""How good a network is on held-out parts of its scenes, beside MATLAB's bicubic on the same input."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pdenet_cli.networks import Draw, Network
 from pdenet_cli.radiometry import FILLED, grown
 from pdenet_cli.training.data import Scene
 
-# Validation must stay cheap: of a larger part, its middle; of a longer spectrum, two runs of bands.
-LARGEST = 32  # low-resolution pixels on a side
-ALL_BANDS = 32  # up to here a spectrum is taken whole
-RUN = 16
-LEAST = 0.1  # of a part's spectra that must be whole
-DRAWS = 4
+# Validation must stay cheap: the middle of a large part, and two runs of bands of a long spectrum.
+LARGEST_SIDE = 32  # low-resolution pixels
+ALL_BANDS = 32  # spectra of up to this many bands are used whole
+RUN_BANDS = 16  # bands in each of the two runs
+LEAST_WHOLE = 0.1  # share of a part's spectra that must be without nodata
+DRAWS = 4  # samples of the network in a validation
 
 
 @dataclass(frozen=True)
-class Part:
+class HeldOutPart:
     """A held-out piece of a scene: runs of bands at low and high resolution, (runs, bands, rows, columns)."""
 
     name: str
@@ -37,23 +37,23 @@ class Part:
 
 def held_out_parts(
     scenes: Sequence[Scene], degradation: Degradation, seed: int, bands: int | None = None
-) -> list[Part]:
-    """The validation part of every scene that is large enough to give one, and not mostly holes there."""
+) -> list[HeldOutPart]:
+    """The validation part of every scene that is large enough and has enough whole spectra there."""
     parts = []
     for scene in scenes:
         window = scene.held_out(degradation.scale)
         if window is None or (bands is not None and len(scene.pixels) < bands):
             continue
-        window = _middle(window, LARGEST * degradation.scale, degradation.scale)
+        window = _middle(window, LARGEST_SIDE * degradation.scale, degradation.scale)
         runs = [scene.unit(window, run) for run in _runs(len(scene.pixels), bands)]
         there = torch.stack([torch.from_numpy(present) for _, present in runs])
-        if there.all(1).double().mean() < LEAST:
+        if there.all(1).double().mean() < LEAST_WHOLE:
             continue
         filled = [grown(*run, FILLED * degradation.scale) for run in runs]
         high = torch.stack([torch.from_numpy(unit) for unit in filled])
         low = degradation(high, torch.Generator().manual_seed(seed))
         bicubic = _score(bicubic_up(low, degradation.scale), high, there)
-        parts.append(Part(scene.name, low, high, there, bicubic))
+        parts.append(HeldOutPart(scene.name, low, high, there, bicubic))
     return parts
 
 
@@ -66,12 +66,14 @@ def _middle(window: Window, largest: int, scale: int) -> Window:
 def _runs(bands: int, only: int | None) -> list[slice]:
     if only is not None or bands <= ALL_BANDS:
         return [slice(0, only or bands)]
-    starts = (bands // 4 - RUN // 2, 3 * bands // 4 - RUN // 2)
-    return [slice(start, start + RUN) for start in starts]
+    starts = (bands // 4 - RUN_BANDS // 2, 3 * bands // 4 - RUN_BANDS // 2)
+    return [slice(start, start + RUN_BANDS) for start in starts]
 
 
 @torch.no_grad()
-def validate(network: Network, parts: Sequence[Part], draw: Draw | None, device: torch.device) -> dict[str, Any]:
+def validate(
+    network: Network, parts: Sequence[HeldOutPart], draw: Draw | None, device: torch.device
+) -> dict[str, Any]:
     """Scores of `network` as the mean of the samples of `draw` (None: every mask 1), and of one sample alone."""
     network.eval()
     cubes: dict[str, dict[str, float]] = {}
@@ -101,5 +103,5 @@ def _score(estimate: Tensor, truth: Tensor, there: Tensor) -> dict[str, float]:
     whole = there & there.all(1, keepdim=True)
     for run in zip(estimate.numpy(), truth.numpy(), whole.numpy(), strict=True):
         spectra.add(part, part, *run)
-    # No error at all is no reason to write what JSON has no number for.
+    # JSON has no number for the infinite PSNR of a perfect estimate.
     return {"psnr": min(bands.values()["MPSNR"], MOST_DECIBELS), "sam": spectra.values()["SAM"]}

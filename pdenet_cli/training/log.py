@@ -1,4 +1,4 @@
-"""The log of a run beside its model: a line of JSON for every step and every validation."""
+"""The log of a training run, beside its model: a line of JSON for every step and every validation."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 from pdenet_cli.errors import PdenetError
 from pdenet_cli.formats.output import unwritable
-from pdenet_cli.training.loop import Validated
-from pdenet_cli.training.trainer import Stepped
+from pdenet_cli.training.loop import ValidationResult
+from pdenet_cli.training.trainer import StepResult
 
 
-class Journal:
+class TrainingLog:
     """A JSONL file that grows as the run does."""
 
     def __init__(self, path: Path, from_step: int = 0) -> None:
-        """Begin the log, or go on with it after `from_step`: what came later happens again."""
-        kept = [record for record in read_journal(path) if record["step"] <= from_step] if from_step else []
+        """Start the log, or continue it after `from_step`; later records are dropped, as those steps run again."""
+        kept = [record for record in read_log(path) if record["step"] <= from_step] if from_step else []
         self.path = path
         try:
             path.write_text("".join(json.dumps(record) + "\n" for record in kept))
@@ -26,8 +26,8 @@ class Journal:
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def add(self, event: Stepped | Validated, **more: Any) -> None:
-        kind = "step" if isinstance(event, Stepped) else "validation"
+    def add(self, event: StepResult | ValidationResult, **more: Any) -> None:
+        kind = "step" if isinstance(event, StepResult) else "validation"
         try:
             self.file.write(json.dumps({"kind": kind} | asdict(event) | more) + "\n")
         except OSError as error:
@@ -40,8 +40,8 @@ class Journal:
         self.file.close()
 
 
-def read_journal(path: Path) -> list[dict[str, Any]]:
-    """The records of a log; a last line that was never finished is left out, as is what is no record."""
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The records of a log, without unfinished lines and lines that are no records."""
     records = []
     for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
         try:

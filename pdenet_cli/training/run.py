@@ -1,4 +1,4 @@
-"""A run, or the rest of one after a pause: what the loop tells becomes files beside the model."""
+"""A training run and its files: the best model, a checkpoint, the log and the curves."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pdenet_cli.errors import ModelError, TrainingError, UsageError
 from pdenet_cli.formats.output import write_beside
 from pdenet_cli.models import SUFFIX, Model, ModelSpec, load_model, save_model, training_tensors
 from pdenet_cli.training.curves import draw_curves
-from pdenet_cli.training.journal import Journal, read_journal
-from pdenet_cli.training.loop import Budget, Clock, Validated, run
+from pdenet_cli.training.log import TrainingLog, read_log
+from pdenet_cli.training.loop import Budget, Clock, ValidationResult, training_loop
 from pdenet_cli.training.recipe import DEFAULTS, FIELDS
-from pdenet_cli.training.trainer import Stepped, Trainer
-from pdenet_cli.training.validation import Part
+from pdenet_cli.training.trainer import StepResult, Trainer
+from pdenet_cli.training.validation import HeldOutPart
 
 SAVE_EVERY = 60.0  # seconds between checkpoints
-LAST = f".last{SUFFIX}"
-NOTHING_YET = (False, -1000.0)  # masked, dB: a warm-up never beats the masks
+LAST = f".last{SUFFIX}"  # how the name of a checkpoint ends
+NO_BEST = (False, -1000.0)  # (with masks, PSNR in dB): any score with masks beats any score of the warm-up
 
 
 @dataclass(frozen=True)
 class Files:
-    """What a run leaves: the best model, the last state, the log, the curves."""
+    """The files of a run: the best model, the last state, the log, the curves."""
 
     model: Path
     last: Path
@@ -37,7 +37,7 @@ class Files:
 
     @classmethod
     def around(cls, weights: Path) -> Files:
-        """Those of the run that left these weights, which may be its last state."""
+        """The files of the run that wrote these weights: its best model or its last state."""
         name = weights.name
         return cls.of(weights.with_name(name.removesuffix(LAST) + SUFFIX) if name.endswith(LAST) else weights)
 
@@ -47,35 +47,36 @@ class Files:
 
     @property
     def lock(self) -> Path:
-        """What a run holds while it writes these, and no longer."""
+        """The lock file, which is there while a run writes the others."""
         return self.model.with_name(f".{self.model.name}.lock")
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of a run."""
+    """The result of a run."""
 
     files: Files
     spec: ModelSpec  # of the best model, or of the last state where no model was good enough to keep
     finished: bool  # False: it was stopped and can be resumed
-    before: float | None = None  # gain over bicubic of the model that it began with, dB; None: there is none
+    before: float | None = None  # gain over bicubic, in dB, of the model that it started from; None: of none
 
     def to_dict(self) -> dict[str, Any]:
         files = {name: str(path) for name, path in asdict(self.files).items()}
         return {"files": files, "finished": self.finished, "gain_before": self.before, **self.spec.to_dict()}
 
 
-def _run(spec: ModelSpec) -> dict[str, Any]:
-    """What makes a run the same, whichever version it began with.
+def _identity(spec: ModelSpec) -> dict[str, Any]:
+    """What a checkpoint must share with the run that resumes it.
 
-    A recipe of an earlier version may lack fields, and may have 0 in some that are gone.
+    A recipe of an earlier version may lack fields, and may have 0 in fields that no longer exist.
     """
     names = ("network", "config", "scale", "degradation", "recipe", "seed", "data")
     recipe = {name: value for name, value in spec.recipe.items() if name in FIELDS or value}
     return {name: getattr(spec, name) for name in names} | {"recipe": {**DEFAULTS, **recipe}}
 
 
-def _differing(name: str, met: Any, wanted: Any) -> str:
+def _difference(name: str, met: Any, wanted: Any) -> str:
+    """How a checkpoint differs from the run that would resume it, in words."""
     if name == "data":
         return "data differs (different cubes or bands)"
     if isinstance(met, Mapping):
@@ -84,65 +85,78 @@ def _differing(name: str, met: Any, wanted: Any) -> str:
     return f"{name} differs ({met} there, {wanted} now)"
 
 
-class Sitting:
-    """A run, or the rest of one: what the loop tells becomes files."""
+class TrainingRun:
+    """A run, or the rest of one after a pause: the events of the loop become files."""
 
     def __init__(
-        self, trainer: Trainer, parts: Sequence[Part], budget: Budget, clock: Clock, files: Files, spec: ModelSpec
+        self,
+        trainer: Trainer,
+        parts: Sequence[HeldOutPart],
+        budget: Budget,
+        clock: Clock,
+        files: Files,
+        spec: ModelSpec,
     ) -> None:
         self.trainer, self.parts, self.budget, self.clock = trainer, parts, budget, clock
         self.files, self.spec = files, spec
-        self.best = NOTHING_YET
+        self.best = NO_BEST
         self.best_spec: ModelSpec | None = None
         self.latest: dict[str, Any] = {}
-        self.start: dict[str, Any] = {}  # the scores of what the run began with; empty where it is resumed
-        self.took = 0.0
+        self.start: dict[str, Any] = {}  # the scores before the first step; empty where the run is resumed
+        self.took = 0.0  # seconds of the last validation
 
     def resume(self) -> None:
-        """Go on from the checkpoint, if it is of the same run."""
+        """Continue from the checkpoint, if it is of the same run."""
         last = load_model(self.files.last)
-        began, now = _run(last.spec), _run(self.spec)
+        began, now = _identity(last.spec), _identity(self.spec)
         for name, met in began.items():
             if met != (wanted := now[name]):
                 raise UsageError(
-                    f"--resume: {self.files.last} belongs to a different run: {_differing(name, met, wanted)}."
+                    f"--resume: {self.files.last} belongs to a different run: {_difference(name, met, wanted)}."
                 )
-        start, given = last.spec.began_with, self.spec.began_with
         model = load_model(self.files.model) if self.files.model.exists() else None
-        replaced = model is not None and model.sha256 == given.get("sha256")  # what it began with is gone
-        # An older version did not say.
-        if given and start and given["sha256"] != start.get("sha256") and not replaced:
-            met = f"was started from a model other than {given.get('name')}"
-            raise UsageError(f"--resume: {self.files.last} {met}.")
-        self.spec = replace(self.spec, began_with=start)
+        self._refuse_other_origin(last.spec.began_with, model)
+        self.spec = replace(self.spec, began_with=last.spec.began_with)
         if (values := last.spec.extra.get("training")) is None:
             raise ModelError(f"--resume: {self.files.last} is a model, not a checkpoint.")
         self.trainer.restore(last.network, training_tensors(self.files.last), values)
         self.clock.before, self.took = values["seconds"], values["took"]
         self.best, self.latest = (values["best"][0], values["best"][1]), dict(last.spec.scores)
-        if model is not None and _run(model.spec) == began:
+        if model is not None and _identity(model.spec) == began:
             self.best_spec = model.spec
         else:
-            self.best = NOTHING_YET  # the best so far is lost, or another's
+            self.best = NO_BEST  # the best model so far is lost, or belongs to another run
 
-    def run(self, tell: Callable[[Stepped | Validated], None], stop: Callable[[], bool]) -> Trained:
-        """Walk the loop to its end or to a stop, with a checkpoint now and then and at the end."""
+    def _refuse_other_origin(self, start: Mapping[str, Any], model: Model | None) -> None:
+        """Stop where the checkpoint was started from a model other than the one given now.
+
+        A run may have replaced the model that it started from by its best one, `model`.
+        """
+        given = self.spec.began_with
+        replaced = model is not None and model.sha256 == given.get("sha256")
+        # Checkpoints of earlier versions do not record it.
+        if given and start and given["sha256"] != start.get("sha256") and not replaced:
+            met = f"was started from a model other than {given.get('name')}"
+            raise UsageError(f"--resume: {self.files.last} {met}.")
+
+    def run(self, tell: Callable[[StepResult | ValidationResult], None], stop: Callable[[], bool]) -> Trained:
+        """Train to the end or until stopped, with a checkpoint now and then and at the end."""
         trainer, first = self.trainer, self.trainer.processes.first
         if first:
-            self._checkpoint()  # at once, or a kill would leave the checkpoint of an earlier run for this one's
-        journal = Journal(self.files.log, trainer.step) if first else None
+            self._checkpoint()  # at once: if killed, the checkpoint of an earlier run must not pass for this one's
+        log = TrainingLog(self.files.log, trainer.step) if first else None
         saved, finished = self.clock(), False
         try:
-            for event in run(trainer, self.parts, self.budget, self.clock, stop, self.took):
-                if journal is None:
+            for event in training_loop(trainer, self.parts, self.budget, self.clock, stop, self.took):
+                if log is None:
                     continue
                 tell(event)
-                if isinstance(event, Validated):
-                    journal.add(event, **trainer.chance_facts())
+                if isinstance(event, ValidationResult):
+                    log.add(event, **trainer.chance_facts())
                     self._keep(event)
                     finished = event.done >= 1
                 else:
-                    journal.add(event)
+                    log.add(event)
                 if self.clock() - saved > SAVE_EVERY:
                     self._checkpoint()
                     saved = self.clock()
@@ -153,29 +167,29 @@ class Sitting:
             kept = f"The last good weights are in {last}. Try --init {last} with a smaller --lr."
             raise TrainingError(f"{error} {kept}") from error
         finally:
-            if journal is not None:
-                journal.close()
-        (whole,) = trainer.processes.agree((float(finished),), trainer.device)
+            if log is not None:
+                log.close()
+        (whole,) = trainer.processes.broadcast((float(finished),), trainer.device)
         if first:
             self._checkpoint()
             title = f"{self.files.model.stem}: {self.spec.network}, x{self.spec.scale}, {trainer.step:,} steps"
-            write_beside(self.files.curves, draw_curves(read_journal(self.files.log), title), overwrite=True)
+            write_beside(self.files.curves, draw_curves(read_log(self.files.log), title), overwrite=True)
         before = self.start["psnr"] - self.start["bicubic_psnr"] if self.start and self.spec.began_with else None
         return Trained(self.files, self.best_spec or self._described(self.latest), bool(whole), before)
 
-    def _keep(self, event: Validated) -> None:
+    def _keep(self, event: ValidationResult) -> None:
         self.latest, self.took = event.scores, event.took
         self.start = self.start if event.step else event.scores
         if event.step and (event.masked, event.scores["psnr"]) > self.best:
             self.best = event.masked, event.scores["psnr"]
             self.best_spec = self._described(event.scores)
-            save_model(self.files.model, Model(self.best_spec, self.trainer.product))
+            save_model(self.files.model, Model(self.best_spec, self.trainer.average))
 
     def _checkpoint(self) -> None:
         tensors, values = self.trainer.state()
         values |= {"seconds": self.clock(), "took": self.took, "best": self.best}
         spec = replace(self._described(self.latest), extra={"training": values})
-        save_model(self.files.last, Model(spec, self.trainer.product), tensors)
+        save_model(self.files.last, Model(spec, self.trainer.average), tensors)
 
     def _described(self, scores: Mapping[str, Any]) -> ModelSpec:
         minutes = round(self.clock() / 60, 2)
