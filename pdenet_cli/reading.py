@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from pdenet_cli.cube import Cube
 from pdenet_cli.errors import FormatError
 from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.survey import SURVEY_VALUES, Survey
+from pdenet_cli.survey import Survey
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,14 @@ class Reading:
         cube: Cube,
         count: int | None,
         value_range: tuple[float, float] | None = None,
-        at_most: int = SURVEY_VALUES,
+        *,
+        whole: bool = False,
     ) -> Reading:
         """The reading of `cube` for a network that takes `count` bands, None for any number.
 
-        `at_most` is about how many numbers are surveyed. FormatError if no band is usable.
+        `whole`: all of a large scene is surveyed, not only a part of it. FormatError if no band is usable.
         """
-        survey = Survey.of(cube, at_most)
+        survey = Survey.of(cube, sys.maxsize) if whole else Survey.of(cube)
         bands = survey.bands_for(cube.meta, count)
         if not bands:
             raise FormatError(f"{cube.path}: every band is marked bad or empty.")

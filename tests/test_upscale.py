@@ -538,7 +538,7 @@ def test_what_is_written_rests_on_all_of_the_scene(tmp_path, monkeypatch):
     pixels[0, 0, 0] = -70
     scene, posterior = written(tmp_path / "a.hdr", pixels), Posterior(bicubic_model(2), 1)
     shares = [
-        Job(scene, tmp_path / "b.tif", posterior, Settings(forecast=forecast)).survey.looked_at < 1
+        Job(scene, tmp_path / "b.tif", posterior, Settings(forecast=forecast)).reading.survey.looked_at < 1
         for forecast in (True, False)
     ]
     assert shares == [True, False]

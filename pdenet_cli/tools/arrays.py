@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +45,7 @@ def sharpen(
         raise UsageError(f"Got {met}; expected real numbers with the axes (bands, rows, columns).")
     bands, rows, columns = pixels.shape
     source = Cube(Path("the array"), CubeMeta(bands, rows, columns, pixels.dtype, nodata=nodata), pixels)
-    reading = Reading.of(source, posterior.network.bands, value_range, sys.maxsize)
+    reading = Reading.of(source, posterior.network.bands, value_range, whole=True)
     posterior.refuse_other_bands(len(reading.bands))
     asked = Maps((maps,) if isinstance(maps, str) else tuple(maps), question, posterior)
     fine = replace(source.meta.upscaled(posterior.network.scale), dtype=np.dtype("f4"), nodata=float("nan"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -23,7 +22,6 @@ from pdenet_cli.radiometry import refuse_narrow
 from pdenet_cli.reading import Reading
 from pdenet_cli.report import Report, finite, hashes, versions
 from pdenet_cli.summaries import USUAL, Question
-from pdenet_cli.survey import SURVEY_VALUES
 from pdenet_cli.tools.delivery import COMPLETE, Delivery
 from pdenet_cli.tools.maps import Maps
 
@@ -112,8 +110,8 @@ class Job:
             self.delivery.refuse_existing()
             self.delivery.refuse_small_disk()
         # What is written rests on it: a hole or a bright pixel that was not looked at would be lost.
-        values = SURVEY_VALUES if settings.forecast else sys.maxsize
-        self.reading = Reading.of(self.source, network.bands, settings.value_range, values)
+        whole = not settings.forecast
+        self.reading = Reading.of(self.source, network.bands, settings.value_range, whole=whole)
         if settings.dtype is not None:
             refuse_narrow(np.dtype(settings.dtype), self.source.meta, self.reading.survey)
         posterior.refuse_other_bands(len(self.reading.bands))
