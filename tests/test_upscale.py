@@ -24,7 +24,8 @@ from pdenet_cli.models import bicubic_model, load_model
 from pdenet_cli.picture import HATCH, NOTHING
 from pdenet_cli.summaries import Question
 from pdenet_cli.tools.maps import Maps
-from pdenet_cli.tools.sharpen import Job, Settings, output_paths
+from pdenet_cli.tools.naming import output_paths
+from pdenet_cli.tools.sharpen import Job, Settings
 from tests.conftest import PEAK, calibration, on_linux
 from tests.cubes import picture, rewritten, written
 

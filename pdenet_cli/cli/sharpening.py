@@ -58,10 +58,10 @@ def sharpen(
     folder: bool = False,
 ) -> None:
     """Sharpen each scene; where one of several fails the others go on, and a table at the end says why."""
-    from pdenet_cli.tools.sharpen import each_once, output_paths
+    from pdenet_cli.tools.naming import distinct_scenes, output_paths
 
     posterior = draws.posterior()
-    scenes = each_once(scenes, settings)
+    scenes = distinct_scenes(scenes, settings.variable, settings.axes)
     with _left_if_used(output):
         paths = output_paths(scenes, output, posterior.network.scale, folder=folder)
         told, failed = _sharpen_each(scenes, paths, posterior, settings, dry_run, as_json)

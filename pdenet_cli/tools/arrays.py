@@ -31,7 +31,7 @@ def sharpen(
 ) -> dict[str, NDArray[np.float32]]:
     """The finer cube of `pixels`, (bands, rows, columns), as "mean", and the maps that are asked for.
 
-    All are float32 in the numbers of `pixels`, NaN where there is nothing. Maps are those of `pdenet uncertainty`
+    All are float32 in the units of `pixels`, NaN where there is no data. Maps are those of `pdenet uncertainty`
     and named like its files: "std" has a value for each band, "std_merged" one for each pixel. `value_range` are
     the numbers that mean 0 and 1, if the usual rule does not find them.
     """

@@ -1,4 +1,4 @@
-"""The files of one run: refused before any work, grown out of sight, and given their names when all are whole."""
+"""The files of one run: checked before the work, written under hidden names, renamed when all are complete."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from pdenet_cli.report import REPORT, Report, finite
 from pdenet_cli.tools.journal import Journal
 from pdenet_cli.tools.page import write_page
 
-COMPLETE = "complete"
-PARTS = "files"  # of the journal: those that grow
+COMPLETE = "complete"  # the journal's step after the last tile
+PARTIAL_FILES = "files"  # the journal's key for the hidden files of a run
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """What a run makes of one scene: cubes and a report, and if wished pictures and a page that show them."""
+    """The outputs of one scene: cubes and a report, on request also pictures and a page of the cubes."""
 
-    path: Path  # all is named after it
-    cubes: Mapping[str, tuple[Output, CubeMeta]]  # by the name of what they show
+    path: Path  # all outputs are named after it
+    cubes: Mapping[str, tuple[Output, CubeMeta]]  # by the name of their map
     overwrite: bool = False
     quicklook: bool = False  # a picture of every cube
     page: bool = False
 
     @property
     def report_path(self) -> Path:
-        return self._named(REPORT)
+        return self._beside_output(REPORT)
 
     @property
     def journal(self) -> Journal:
@@ -54,25 +54,25 @@ class Delivery:
 
     @property
     def pages(self) -> dict[str, Path]:
-        """The page and its picture, if they are wished for."""
+        """The page and its picture, if they are asked for."""
         kinds = {"page": "html", "picture": "png"} if self.page else {}
-        return {kind: self._named(f"_uncertainty.{suffix}") for kind, suffix in kinds.items()}
+        return {kind: self._beside_output(f"_uncertainty.{suffix}") for kind, suffix in kinds.items()}
 
     @property
     def pictures(self) -> dict[Path, Path]:
-        """Each quick look, if they are wished for, and the cube that it shows."""
+        """Each quick look and its cube, if they are asked for."""
         return {path.with_suffix(".png"): path for path in self._paths.values()} if self.quicklook else {}
 
     @property
     def names(self) -> dict[str, str]:
-        """Where everything will be, by the name of what it shows."""
+        """The path of every output, by the name of what it shows."""
         return {name: str(path) for name, path in (self._paths | self.pages).items()}
 
     def refuse(self, files: Sequence[Path]) -> None:
-        """Stop where a format cannot hold its cube, a folder is in the way, or the scene of these files would be
-        replaced or added to.
+        """Stop where a format cannot hold its cube, a folder has the name of an output, or an output would replace
+        the scene of these `files` or be read as a part of it.
         """
-        refuse_scenes(self._every, files)
+        refuse_scenes(self._all_files, files)
         refuse_folders((*self._shown, self.report_path))
         for output, meta in self.cubes.values():
             output.refuse_folders()
@@ -80,10 +80,10 @@ class Delivery:
 
     def refuse_others(self, scenes: Sequence[Path], variable: str | None, axes: str | None) -> None:
         """Stop where a file of another scene of the same command would be replaced."""
-        taken = [final for final in self._every if final.exists()]
+        taken = [final for final in self._all_files if final.exists()]
         folders = {final.parent.resolve() for final in taken}
         for scene in scenes:
-            # Opened only where a file of it can be met: there may be thousands.
+            # Opened only where its files may be among the outputs: there may be thousands of scenes.
             near = {scene.absolute().parent.resolve(), scene.resolve().parent} & folders
             own, others = files_of(scene, variable, axes) if near else ((), ())
             for file in (scene, *own, *others):
@@ -92,21 +92,21 @@ class Delivery:
                     raise OutputError(f"{met} is {what}. Write the results into a separate folder.")
 
     def refuse_existing(self) -> None:
-        """Stop where something would be replaced without having been told to."""
-        refuse_existing(self._every, self.overwrite)
+        """Stop where a file would be replaced without --overwrite."""
+        refuse_existing(self._all_files, self.overwrite)
 
     def refuse_small_disk(self) -> None:
-        """Stop where the cubes do not all have room, of which one alone might."""
+        """Stop where the disk has too little space for all cubes together."""
         plain = [(output, meta) for output, meta in self.cubes.values() if not output.format.compressed]
         refuse_small_disk(self.path.parent, {output.parts[0]: meta.nbytes for output, meta in plain})
 
     @property
     def in_the_way(self) -> list[Path]:
-        """What is there and would be replaced without having been told to."""
-        return [] if self.overwrite else [path for path in self._every if path.exists()]
+        """Existing files that the outputs would replace, unless --overwrite allows it."""
+        return [] if self.overwrite else [path for path in self._all_files if path.exists()]
 
-    def made(self, job: dict[str, Any]) -> Report | None:
-        """The report of an earlier run that made these very cubes, if they are all still there."""
+    def finished_report(self, job: dict[str, Any]) -> Report | None:
+        """The report of an earlier run of the same job, if all its cubes are still there."""
         report = Report.read(self.report_path)
         if report is None or report.job != job or self.journal.path.exists():
             return None
@@ -115,11 +115,11 @@ class Delivery:
         return report if same and all(final.exists() for final in self._finals) else None
 
     def begin(self, job: dict[str, Any]) -> None:
-        """Start anew; what an earlier run left half done, maybe of other cubes too, is gone."""
+        """Start again: delete what an interrupted run left, which may have had other outputs."""
         self.refuse_existing()
-        for name in self.journal.left(PARTS):
+        for name in self.journal.recorded(PARTIAL_FILES):
             part = self.path.with_name(Path(name).name)
-            # A run of its own may be writing an output of that name by now.
+            # Another run may be writing an output of that name by now.
             other = Journal(part.with_name(part.name.removeprefix(".").removesuffix(PARTIAL))).path
             taken = other != self.journal.path and other.exists()
             if part.name.endswith(PARTIAL) and not taken:
@@ -127,24 +127,24 @@ class Delivery:
         self._discard()
         self.journal.begin(job | self._parts)
 
-    def begun(self, job: dict[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
-        """The job as a broken-off run began it and the steps it did, if its pixels are there to go on with."""
-        begun = self.journal.resume(job | self._parts)
-        if begun is None or COMPLETE in begun[1]:
-            return begun
-        # The first file of a cube is that of its pixels.
-        return begun if all(output.parts[0].exists() for output, _ in self.cubes.values()) else None
+    def interrupted(self, job: dict[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
+        """The job and the finished steps of an interrupted run, if its pixels are still there."""
+        found = self.journal.resume(job | self._parts)
+        if found is None or COMPLETE in found[1]:
+            return found
+        # The first file of a cube holds its pixels.
+        return found if all(output.parts[0].exists() for output, _ in self.cubes.values()) else None
 
     @contextmanager
-    def created(self) -> Iterator[dict[str, Cube]]:
-        """Every cube, ready to be written by windows, closed in the end; what a broken-off run wrote is in it."""
+    def open_outputs(self) -> Iterator[dict[str, Cube]]:
+        """Every cube, open for writing, with the pixels that an interrupted run has written."""
         with ExitStack() as opened:
             yield {name: opened.enter_context(output.create(meta)) for name, (output, meta) in self.cubes.items()}
 
     @contextmanager
-    def growing(self) -> Iterator[None]:
-        """Leave nothing behind if the work fails, unless it may succeed another time: after an interrupt, or where
-        in its midst the scene could not be read or memory ran out, what is done stays to go on with.
+    def cleanup_on_failure(self) -> Iterator[None]:
+        """Delete partial files on an error, except where --resume can continue: after an interrupt, or where the
+        scene could not be read or memory ran out after some tiles.
         """
         try:
             yield
@@ -156,24 +156,24 @@ class Delivery:
             raise
 
     def complete(self, report: Report) -> None:
-        """Every pixel is written."""
+        """Record that every pixel is written, with the report."""
         beside(self.report_path).write_text(json.dumps(finite(asdict(report)), indent=2))
         self.journal.note(COMPLETE)
 
     def commit(self, scene: str) -> Report:
-        """Give all files their names; where this fails no pixel is lost, and another run can begin here."""
+        """Rename all files to their final names; if this fails, --resume continues from here."""
         for output, _ in self.cubes.values():
             output.commit()
         if beside(self.report_path).exists():
             rename(beside(self.report_path), self.report_path)
         report = Report.read(self.report_path)
         assert report is not None
-        self.show(scene, report)
+        self.draw(scene, report)
         self.journal.end()
         return report
 
-    def show(self, scene: str, report: Report, *, missing: bool = False) -> None:
-        """Make the pictures and the page from the cubes; `missing`: only those that are not there."""
+    def draw(self, scene: str, report: Report, *, missing: bool = False) -> None:
+        """Write the pictures and the page of the cubes; `missing`: only those that do not exist."""
         for picture, path in self.pictures.items():
             if missing and picture.exists():
                 continue
@@ -185,7 +185,7 @@ class Delivery:
 
     @property
     def _parts(self) -> dict[str, list[str]]:
-        return {PARTS: [part.name for output, _ in self.cubes.values() for part in output.parts]}
+        return {PARTIAL_FILES: [part.name for output, _ in self.cubes.values() for part in output.parts]}
 
     @property
     def _paths(self) -> dict[str, Path]:
@@ -197,14 +197,14 @@ class Delivery:
 
     @property
     def _shown(self) -> tuple[Path, ...]:
-        """What shows the cubes to people."""
+        """The pictures and the page."""
         return (*self.pictures, *self.pages.values())
 
     @property
-    def _every(self) -> tuple[Path, ...]:
+    def _all_files(self) -> tuple[Path, ...]:
         return (*self._finals, *self._shown, self.report_path)
 
-    def _named(self, ending: str) -> Path:
+    def _beside_output(self, ending: str) -> Path:
         return self.path.with_name(self.path.stem + ending)
 
     def _discard(self) -> None:

@@ -1,4 +1,4 @@
-"""`pdenet info`: what a file says of itself, what its numbers are like, and what sharpening it would take."""
+"""`pdenet info`: the metadata of a cube, a survey of its values, and the size of an x4 output."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Description:
     thumbnail: Picture | None
 
     def upscaled_bytes(self, factor: int = 4) -> int:
-        """What the sharpened cube would take on disk."""
+        """The size of the sharpened cube on disk."""
         return self.meta.upscaled(factor).nbytes
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it but the picture, as JSON can hold it: what is not finite becomes null."""
+        """All but the picture, for JSON; numbers that are not finite become null."""
         meta = asdict(self.meta) | {"dtype": self.meta.dtype.str, "extra": _plain(self.meta.extra)}
         meta["georeference"]["native"] = _plain(meta["georeference"]["native"])
         everything = {
@@ -54,8 +54,9 @@ def describe(
     overwrite: bool = False,
     thumbnail: bool = False,
 ) -> Description:
-    """All that can be said of the cube in `path`; with `quicklook_path`, an RGB picture of it as well, and with
-    `thumbnail` one in the description: it takes a look at every row of three bands.
+    """The description of the cube in `path`; an RGB picture of it is written to `quicklook_path`.
+
+    `thumbnail`: the description holds a picture too, for which three whole bands are read.
     """
     with open_cube(path, variable, axes, nodata) as cube:
         if quicklook_path is not None:
@@ -72,7 +73,7 @@ def describe(
 
 
 def _plain(value: Any) -> Any:
-    """A header's odds and ends as JSON can hold them."""
+    """Unknown header fields as values that JSON has."""
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

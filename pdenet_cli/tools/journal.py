@@ -1,4 +1,4 @@
-"""What a run has finished so far, on disk: so that a broken-off run goes on where it was."""
+"""What a run has finished so far, on disk, so that an interrupted run can be continued."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from pdenet_cli.formats.output import held
 class Journal:
     """A text file beside the outputs: the job on its first line, then one line for each finished step."""
 
-    output: Path  # all of the run is named after it
+    output: Path  # the journal is named after it
 
     @property
     def path(self) -> Path:
-        """One for every suffix: fine.hdr and fine.img are the same files, and fine.tif has their report."""
+        """The same for every suffix: fine.hdr and fine.img are one cube, and fine.tif has the same report."""
         return self.output.with_name(f".{self.output.stem}.journal")
 
-    def held(self) -> AbstractContextManager[None]:
-        """Keep other runs away from these outputs."""
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other runs from writing these outputs."""
         return held(self.path)
 
     def begin(self, job: dict[str, Any]) -> None:
-        """Start anew."""
+        """Start a new journal."""
         self.path.write_text(json.dumps(job, sort_keys=True) + "\n")
 
     def note(self, step: str) -> None:
-        """Remember that a step is done; its results must be on disk by now."""
+        """Record that a step is done; its results must be on disk by now."""
         with self.path.open("a") as file:
             file.write(step + "\n")
 
     def resume(self, job: dict[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
-        """The job as it began and its finished steps; None if nothing was begun.
+        """The recorded job and its finished steps; None if there are none.
 
-        All that decides the result must be the same now; what does not (the plan of tiles) stays as it began.
+        OutputError if `job` differs from it in more than the plan of tiles, which does not change the result.
         """
-        told = self._read()
-        if told is None:
+        found = self._read()
+        if found is None:
             return None
-        begun, steps = told
+        begun, steps = found
         differ = sorted(k for k in job if k != "plan" and job[k] != begun.get(k))
         if differ:
             raise OutputError(
@@ -55,26 +55,26 @@ class Journal:
 
     @property
     def steps(self) -> list[str]:
-        """Those that are done."""
-        told = self._read()
-        return [] if told is None else told[1]
+        """The finished steps."""
+        found = self._read()
+        return [] if found is None else found[1]
 
-    def left(self, key: str) -> list[str]:
-        """What a broken-off run said of itself under a key, empty if there was none."""
-        told = self._read()
-        found = None if told is None else told[0].get(key)
-        return [word for word in found if isinstance(word, str)] if isinstance(found, list) else []
+    def recorded(self, key: str) -> list[str]:
+        """The list of texts that the recorded job has under `key`; empty if there is none."""
+        found = self._read()
+        texts = None if found is None else found[0].get(key)
+        return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
 
     def _read(self) -> tuple[dict[str, Any], list[str]] | None:
         try:
             first, *steps = self.path.read_text().split("\n")
             begun = json.loads(first)
         except (OSError, ValueError):
-            return None  # not there, or broken off while it wrote its first line
+            return None  # no file, or an unfinished first line
         if not isinstance(begun, dict):
             return None
-        return begun, [step for step in steps[:-1] if step]  # a last line without its end was not finished
+        return begun, [step for step in steps[:-1] if step]  # without a last line that is not finished
 
     def end(self) -> None:
-        """Forget it all."""
+        """Delete the journal."""
         self.path.unlink(missing_ok=True)

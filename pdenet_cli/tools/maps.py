@@ -1,4 +1,4 @@
-"""The maps of uncertainty of a run: which can be made, what their files say, and what they show in numbers."""
+"""The uncertainty maps of a run: which can be made, the metadata of their files, and their statistics."""
 
 from __future__ import annotations
 
@@ -17,53 +17,58 @@ from pdenet_cli.pages.sight import strips
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.summaries import MAPS, MEAN, Question, Summary
 
-WITH_SAMPLES = ("std", "share")
-UNITS = {"value": "the file's units", "spread": "the file's units", "percent": "percent", "degrees": "degrees"}
-LEVELS = {"percent": (1, 2, 5, 10, 20, 50), "degrees": (0.1, 0.2, 0.5, 1, 2, 5)}
-OF_RANGE = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # of what 0..1 is in the file: levels of a spread
-MEDIAN_VALUES = 1 << 20
-OF_THE_SCENE = ("long_name", "standard_name")  # in headers, what is true of a scene and not of a map
-OF_ITS_NUMBERS = ("units", "unittype", "data units")  # and what is not true of percent and degrees
+DEFAULT_MAPS = ("std", "share")  # and interval, if the model is calibrated
+UNIT_TEXTS = {
+    "value": "the file's units",
+    "spread": "the file's units",
+    "percent": "percent",
+    "degrees": "degrees",
+}
+REPORT_LEVELS = {"percent": (1, 2, 5, 10, 20, 50), "degrees": (0.1, 0.2, 0.5, 1, 2, 5)}
+SPREAD_LEVELS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # as shares of the 0..1 range
+MEDIAN_VALUES = 1 << 20  # about how many values a median is taken of
+SCENE_ATTRIBUTES = ("long_name", "standard_name")  # header fields that describe the scene, not a map of it
+UNIT_ATTRIBUTES = ("units", "unittype", "data units")  # header fields that are wrong for percent and degrees
 
 
 class Maps:
-    """The maps that a run makes, every reason against them checked."""
+    """The maps that a run makes; refused here if the model or the question does not allow them."""
 
     def __init__(self, wishes: Sequence[str] | None, question: Question, posterior: Posterior) -> None:
-        """`wishes` are names of MAPS; None for those that the model and the question allow."""
+        """`wishes` are names of MAPS; None for the default ones of the model."""
         self.posterior = posterior
-        self.usual = wishes is None
+        self.by_default = wishes is None
         nothing = wishes is not None and not wishes and question.tolerance is None
         self.calibration = None if nothing else Calibration.of(posterior.model.spec)
         own = None if self.calibration is None else self.calibration.level
         level = own if question.level is None else question.level
         self.question = replace(question, stretch=self.calibration, level=level)
-        wanted = self._usual() if wishes is None else wishes
+        wanted = self._default_names() if wishes is None else wishes
         self.names = tuple(dict.fromkeys((*wanted, *(() if question.tolerance is None else ("risk",)))))
         if unknown := [name for name in self.names if name not in MAPS]:
             raise UsageError(f"--map {unknown[0]}: no such map. Use {', '.join(MAPS)}.")
         self.summaries = tuple(summary for name in self.names for summary in MAPS[name])
         for summary in self.summaries:
-            self._check(summary)
+            self._refuse(summary)
         if question.level is not None and "interval" not in self.names:
             none = "This model is not calibrated and has none. Omit"
             way = "Add --map interval, or omit" if self.calibration else none
             raise UsageError(f"--level {question.level:g} applies only to intervals. {way} --level.")
 
     def metas(self, fine: CubeMeta) -> Iterator[tuple[str, CubeMeta]]:
-        """The name of each file, and what it says of itself; `fine` is what the sharpened cube says."""
+        """The name and the metadata of each map's cube; `fine` is the metadata of the sharpened cube."""
         for summary in self.summaries:
             if summary.compute is not None:
                 yield summary.name, self._meta(fine, summary, merged=False)
             yield f"{summary.name}_merged", self._meta(fine, summary, merged=True)
 
     def layers(self, cubes: Mapping[str, Cube]) -> list[Layer]:
-        """What fills these cubes: the sharpened one if it is among them, called mean, and the maps."""
+        """The layers that fill these cubes: the maps and, if it is among them, the sharpened cube, called mean."""
         mean = [Layer(MEAN, cubes["mean"])] if "mean" in cubes else []
         return mean + [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in self.summaries]
 
     def facts(self) -> dict[str, Any]:
-        """What was asked, and what the calibration promises."""
+        """The parameters of the maps and the guarantee of the calibration, for the report."""
         q, told = self.question, self.calibration
         asked: dict[str, Any] = {
             "levels": q.levels,
@@ -71,7 +76,7 @@ class Maps:
             "tolerance": q.tolerance,
             "calibration": None,
         }
-        if told is None or not self._calibrated:
+        if told is None or not self._uses_calibration:
             return asked
         assert q.level is not None
         promise = {
@@ -84,19 +89,19 @@ class Maps:
         }
         return asked | {"calibration": promise}
 
-    def misfits(self) -> tuple[str, ...]:
-        """What keeps the usual maps from having intervals, and the calibration from holding for this run."""
-        if self.calibration is None and self.usual:
+    def notes(self) -> tuple[str, ...]:
+        """Notes on default maps without intervals, and on a calibration made for other samples."""
+        if self.calibration is None and self.by_default:
             name = self.posterior.model.name
             return (f"{name} is not calibrated, so there are no intervals; see pdenet calibrate.",)
-        if self.calibration is None or not self._calibrated:
+        if self.calibration is None or not self._uses_calibration:
             return ()
         return tuple(self.calibration.misfits(len(self.posterior), self.posterior.ensemble))
 
-    def numbers(self, cubes: Mapping[str, Cube], radiometry: Radiometry) -> dict[str, Any]:
-        """Mean, median and share of the scene above some levels of each merged map; of intervals, the width."""
-        between = float(np.mean(1 / np.abs(radiometry.gain)))  # 0 and 1, in the file's numbers
-        levels = LEVELS | {"spread": tuple(float(f"{part * between:.1g}") for part in OF_RANGE)}
+    def statistics(self, cubes: Mapping[str, Cube], radiometry: Radiometry) -> dict[str, Any]:
+        """Mean, median and shares of the scene above some levels, for each merged map and for interval widths."""
+        unit_range = float(np.mean(1 / np.abs(radiometry.gain)))  # from 0 to 1, in the file's units
+        levels = REPORT_LEVELS | {"spread": tuple(float(f"{part * unit_range:.1g}") for part in SPREAD_LEVELS)}
         shown = {
             s.name: (s.answer(self.question), s.unit, strips(cubes[f"{s.name}_merged"]))
             for s in self.summaries
@@ -107,22 +112,22 @@ class Maps:
             says = f"width of the interval at level {self.question.level:g}, mean over the bands"
             shown["interval"] = says, "spread", (top - base for top, base in zip(high, low, strict=True))
         fine = next(iter(cubes.values())).meta
-        every = fine.rows * fine.columns // MEDIAN_VALUES | 1  # odd: so as not to step with the scale
+        every = fine.rows * fine.columns // MEDIAN_VALUES | 1  # odd: an even step could pick the same subpixels
         return {
-            name: {"says": says, "unit": UNITS[unit]} | _numbers(parts, levels[unit], every)
+            name: {"says": says, "unit": UNIT_TEXTS[unit]} | _statistics(parts, levels[unit], every)
             for name, (says, unit, parts) in shown.items()
         }
 
-    def _usual(self) -> Iterator[str]:
-        yield from WITH_SAMPLES
+    def _default_names(self) -> Iterator[str]:
+        yield from DEFAULT_MAPS
         if self.calibration is not None:
             yield "interval"
 
     @property
-    def _calibrated(self) -> bool:
+    def _uses_calibration(self) -> bool:
         return any(summary.needs == "calibration" for summary in self.summaries)
 
-    def _check(self, summary: Summary) -> None:
+    def _refuse(self, summary: Summary) -> None:
         model, q = self.posterior.model, self.question
         if summary.needs != "nothing" and len(self.posterior) < 2:
             if self.posterior.network.random:
@@ -145,11 +150,11 @@ class Maps:
             self.calibration.at(q.level)  # refuses a level beyond its table
 
     def _meta(self, fine: CubeMeta, summary: Summary, merged: bool) -> CubeMeta:
-        """On the same ground, float32, NaN where there is nothing."""
+        """The metadata of a map: the georeference of the scene, float32, NaN where there is no data."""
         numbers = summary.unit in ("value", "spread")
         says = summary.answer(self.question)
-        foreign = OF_THE_SCENE if numbers else OF_THE_SCENE + OF_ITS_NUMBERS
-        own = {"description": f"{summary.name}: {says}"} | ({} if numbers else {"units": UNITS[summary.unit]})
+        foreign = SCENE_ATTRIBUTES if numbers else SCENE_ATTRIBUTES + UNIT_ATTRIBUTES
+        own = {"description": f"{summary.name}: {says}"} | ({} if numbers else {"units": UNIT_TEXTS[summary.unit]})
         meta = replace(
             fine,
             dtype=np.dtype("<f4"),
@@ -164,13 +169,13 @@ class Maps:
             return meta
         lists: dict[str, Any] = dict.fromkeys(CubeMeta.PER_BAND) | {"band_names": (says,)}
         scaling = {name: values for name in ("gains", "offsets") if (values := getattr(meta, name))}
-        if all(len(set(values)) == 1 for values in scaling.values()):  # else a pixel has no one meaning
+        if all(len(set(values)) == 1 for values in scaling.values()):  # else merged values have no common scale
             lists |= {name: values[:1] for name, values in scaling.items()}
         return replace(meta.with_bands(slice(0, 1)), default_bands=None, wavelength_units=None, **lists)
 
 
-def _numbers(parts: Iterator[NDArray[np.float32]], levels: Sequence[float], every: int) -> dict[str, Any]:
-    """`every` how many-th value is enough for the median."""
+def _statistics(parts: Iterator[NDArray[np.float32]], levels: Sequence[float], every: int) -> dict[str, Any]:
+    """Mean, median (of each `every`-th value) and shares above `levels` of a map that comes in parts."""
     total, count = 0.0, 0
     above = np.zeros(len(levels), np.int64)
     picked = []

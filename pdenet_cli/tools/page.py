@@ -1,4 +1,4 @@
-"""The page and the picture of `pdenet uncertainty`, made from the cubes that a run has written."""
+"""The page and the picture of `pdenet uncertainty`, from the cubes that a run has written."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pdenet_cli.formats.output import write_beside
 from pdenet_cli.pages.uncertainty import Facts, from_cubes, picture_from_cube
 from pdenet_cli.report import Report
 
-TELLING = ("risk", "interval", "std", "cv", "angle", "consistency", "share")
-"""The maps, the one that tells most first: that is the one shown."""
+PAGE_PRIORITY = ("risk", "interval", "std", "cv", "angle", "consistency", "share")
+"""Which map the page shows: the first of these that was made."""
 
 
 def write_page(scene: str, cubes: Mapping[str, Path], report: Report, page: Path, picture: Path) -> None:
-    """Write both; `cubes` are what a run has written, by the names of its outputs, with the mean among them."""
+    """Write the page and the picture; `cubes` are the run's outputs by name, the mean among them."""
     facts = _facts(scene, report)
     with ExitStack() as stack:
         opened = {name: stack.enter_context(open_cube(path)) for name, path in cubes.items()}
@@ -36,10 +36,10 @@ def write_page(scene: str, cubes: Mapping[str, Path], report: Report, page: Path
 
 def _facts(scene: str, report: Report) -> Facts:
     job = report.job
-    name = next(name for name in TELLING if name in report.maps)
+    name = next(name for name in PAGE_PRIORITY if name in report.maps)
     told = report.maps[name]
     return Facts(
-        scene=scene.encode("utf-8", "backslashreplace").decode(),  # fonts have no half characters
+        scene=scene.encode("utf-8", "backslashreplace").decode(),  # fonts cannot show surrogates
         model=job["model"]["name"],
         samples=job["samples"],
         map=name,
@@ -59,13 +59,13 @@ def _notes(report: Report) -> Iterator[str]:
 
 
 def _width(low: Cube, high: Cube) -> Cube:
-    """The distance between two cubes of one shape, as a cube."""
+    """The width of an interval, as a cube."""
     return Cube(high.path, high.meta, _Difference(high.array, low.array), high.axes)
 
 
 @dataclass(frozen=True)
 class _Difference:
-    """One array less another, read where it is wanted."""
+    """One array minus another, computed when it is read."""
 
     more: Sliceable
     less: Sliceable
