@@ -7,7 +7,8 @@ import torch
 
 from pdenet_cli.models import Model, ModelSpec, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
-from pdenet_cli.tools.evaluate import Benchmark, TruthSettings
+from pdenet_cli.tools.benchmark import Benchmark
+from pdenet_cli.tools.truths import TruthSettings
 from tests.cubes import written
 
 SIZE = dict(bands=5, rows=50, columns=41)

@@ -26,8 +26,8 @@ from pdenet_cli.models import Model, ModelSpec, load_model, read_header, save_mo
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.risk_control import upper_bound
 from pdenet_cli.summaries import Evidence
+from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.calibrate import calibrate
-from pdenet_cli.tools.evaluate import Benchmark
 from pdenet_cli.tools.truths import TruthSettings
 from tests.cubes import written
 

@@ -25,10 +25,11 @@ from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import Model, ModelSpec, save_model
 from pdenet_cli.networks.pdenet import PDENet, TemplateNet
 from pdenet_cli.pages.evaluation import evaluation_page
+from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.chances import plot_chances
-from pdenet_cli.tools.evaluate import Benchmark, TruthSettings, evaluate_files
-from pdenet_cli.tools.truths import refuse_to_replace, trained_on, truth_view
+from pdenet_cli.tools.evaluate import evaluate_files
+from pdenet_cli.tools.truths import TruthSettings, refuse_to_replace, trained_on, truth_view
 from pdenet_cli.training.data import sha256_of
 from tests.contests import CONFIG, SIZE, contest, make_models, make_truth, smooth
 from tests.cubes import written

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from skimage.io import imread
 
-from pdenet_cli.evaluation.look import telling
+from pdenet_cli.evaluation.look import telling_pixels
 from pdenet_cli.pages.chart import Line, Stroke, line_chart, strokes
 from pdenet_cli.pages.evaluation import evaluation_page
-from pdenet_cli.tools.evaluate import TruthSettings, evaluate_files
+from pdenet_cli.tools.evaluate import evaluate_files
+from pdenet_cli.tools.truths import TruthSettings
 from tests.browser import CHROMIUM, needs_browser
 from tests.contests import contest, make_models, make_truth, smooth
 from tests.cubes import written
@@ -140,7 +141,7 @@ def test_of_a_large_scene_every_so_many_th_pixel_is_shown_and_counted_in_the_fil
     guess = written(tmp_path / "guess.hdr", (unit + noise).clip(0, 1).astype("<f4"))
     settings = TruthSettings(look=True, part=part)
     whole = evaluate_files(guess, path, None, settings).scenes[0]
-    monkeypatch.setattr("pdenet_cli.evaluation.look.LONGEST", 50)
+    monkeypatch.setattr("pdenet_cli.evaluation.look.LONGEST_SIDE", 50)
     monkeypatch.setattr("pdenet_cli.evaluation.view.BLOCK_VALUES", 1)
     thin = evaluate_files(guess, path, None, settings).scenes[0]
     step, error = thin.look.step, whole.look.errors["guess.hdr"]
@@ -173,7 +174,7 @@ def test_telling_pixels_tell():
     first[2, 3] = 1
     first[5, 6] = second[5, 6] = 0.9
     second[0, 0] = np.nan
-    (apart, worst, typical) = telling([first, second])
+    (apart, worst, typical) = telling_pixels([first, second])
     assert apart[:2] == (2, 3)
     assert worst[:2] == (5, 6)
     mean = (first + second) / 2

@@ -19,14 +19,14 @@ from pdenet_cli.cube import Cube, Window
 from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation import uncertainty
 from pdenet_cli.evaluation.sparsification import Pool, Sparsification, bins_of, ence, spearman
-from pdenet_cli.evaluation.uncertainty import MEASURES, Guess, errors_of, mean_trust, trust
+from pdenet_cli.evaluation.uncertainty import MEASURES, Guess, assess, errors_of, mean_trust
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.models import Model, ModelSpec, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.pages.trust import trust_charts
 from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.tools.evaluate import Benchmark
+from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.truths import TruthSettings
 from tests.cubes import written
 
@@ -163,7 +163,7 @@ def calibration():
 
 def test_coverage_and_width_are_counted_value_by_value(scene, calibration):
     view, guess, there, error = scene
-    judged = trust(view, guess, calibration, 0.8)
+    judged = assess(view, guess, calibration, 0.8)
     detail = guess.detail.array
     half = np.array(calibration.at(0.8))[strata(detail)] * spread(guess.std.array, detail)
     assert judged.values["interval coverage"] == pytest.approx((error <= half)[there].mean(), abs=1e-6)
@@ -177,7 +177,7 @@ def test_coverage_and_width_are_counted_value_by_value(scene, calibration):
 
 def test_order_is_judged_on_pixels_merged_over_their_valid_bands(scene):
     view, guess, there, error = scene
-    judged = trust(view, guess, None, 0.9)
+    judged = assess(view, guess, None, 0.9)
     some = there.any(0)
     count = there.sum(0)[some]
     squares = np.where(there, error.astype(float) ** 2, 0).sum(0)[some] / count
@@ -194,7 +194,7 @@ def test_order_is_judged_on_pixels_merged_over_their_valid_bands(scene):
 
 def test_without_a_calibration_there_is_no_coverage(scene):
     view, guess, *_ = scene
-    judged = trust(view, guess, None, 0.9)
+    judged = assess(view, guess, None, 0.9)
     assert judged.level is None
     assert not judged.reliability
     assert np.isnan(judged.values["interval coverage"])
@@ -204,16 +204,16 @@ def test_without_a_calibration_there_is_no_coverage(scene):
 
 def test_bands_read_in_any_number_give_the_same(scene, calibration, monkeypatch):
     view, guess, *_ = scene
-    whole, errors = trust(view, guess, calibration, 0.9), errors_of(view, guess)
+    whole, errors = assess(view, guess, calibration, 0.9), errors_of(view, guess)
     monkeypatch.setattr(uncertainty, "CHUNK_VALUES", 1)
-    assert trust(view, guess, calibration, 0.9) == whole
+    assert assess(view, guess, calibration, 0.9) == whole
     np.testing.assert_array_equal(errors_of(view, guess).counts, errors.counts)
 
 
 def test_a_band_without_a_value_is_a_gap_not_a_failure(scene, calibration):
     view, guess, *_ = scene
     view.cube.array[1] = np.nan
-    judged = trust(view, guess, calibration, 0.9)
+    judged = assess(view, guess, calibration, 0.9)
     assert np.isnan(judged.bands["AUSE"][1])
     assert np.isfinite([judged.values[measure.name] for measure in MEASURES]).all()
 
@@ -221,7 +221,7 @@ def test_a_band_without_a_value_is_a_gap_not_a_failure(scene, calibration):
 def test_a_scene_without_a_value_is_said_in_a_line(scene, calibration):
     view, guess, *_ = scene
     view.cube.array[:] = np.nan
-    for judge in (lambda: trust(view, guess, calibration, 0.9), lambda: errors_of(view, guess)):
+    for judge in (lambda: assess(view, guess, calibration, 0.9), lambda: errors_of(view, guess)):
         with pytest.raises(UsageError, match="nothing to compare"):
             judge()
 
@@ -235,7 +235,7 @@ def test_a_table_that_ends_below_one_sigma_still_tells_coverage_and_width(scene,
         factors=tuple(table[:4] for table in calibration.factors),
         certified=tuple(table[:4] for table in calibration.certified),
     )
-    whole, judged = (trust(view, guess, made, 0.4) for made in (calibration, short))
+    whole, judged = (assess(view, guess, made, 0.4) for made in (calibration, short))
     for name in ("coverage", "width", "unit width"):
         assert judged.values[f"interval {name}"] == whole.values[f"interval {name}"]
     assert np.isnan([judged.values["interval AUSE/random"], judged.values["interval ENCE"]]).all()

@@ -19,7 +19,7 @@ from pdenet_cli.cli.parsing import parse_pixels, parse_samples, settings_of
 from pdenet_cli.errors import BatchError, UsageError
 
 if TYPE_CHECKING:
-    from pdenet_cli.evaluation.results import Evaluation, Values
+    from pdenet_cli.evaluation.results import Evaluation, MetricValues
     from pdenet_cli.evaluation.study import Study
     from pdenet_cli.evaluation.uncertainty import Trust
     from pdenet_cli.metrics import Metric
@@ -172,7 +172,8 @@ def _evaluate(
     device: str,
     settings: TruthSettings,
 ) -> Evaluation:
-    from pdenet_cli.tools.evaluate import Benchmark, evaluate_files
+    from pdenet_cli.tools.benchmark import Benchmark
+    from pdenet_cli.tools.evaluate import evaluate_files
 
     if not models:
         if len(files) != 2:
@@ -180,7 +181,7 @@ def _evaluate(
                 f"Expected two cubes, ESTIMATE and TRUTH, got {len(files)}. With --model: any number of TRUTHs."
             )
         return evaluate_files(files[0], files[1], scale, settings)
-    contest = Benchmark(models, samples, seed, device, settings, scale)
+    benchmark = Benchmark(models, samples, seed, device, settings, scale)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
         task = progress.add_task("", total=None)
@@ -188,7 +189,7 @@ def _evaluate(
         def watch(text: str, done: int, total: int) -> None:
             progress.update(task, description=escape(text), completed=done, total=total)
 
-        return contest.run(files, watch, lambda text: err.print(f"[yellow]{escape(text)}[/]"))
+        return benchmark.run(files, watch, lambda text: err.print(f"[yellow]{escape(text)}[/]"))
 
 
 # Tables.
@@ -217,7 +218,7 @@ def _show(evaluation: Evaluation) -> None:
     out.print(f"[dim]{how}{gain}; {time_text(evaluation.seconds)}[/]")
 
 
-def _table(title: str, table: Mapping[str, Values], evaluation: Evaluation) -> Table:
+def _table(title: str, table: Mapping[str, MetricValues], evaluation: Evaluation) -> Table:
     shown = Table(title=escape(title), title_justify="left", box=None, pad_edge=False, collapse_padding=True)
     shown.add_column(overflow="fold")  # where the terminal is narrow, names give way to numbers
     metrics = [metric for metric in evaluation.metrics if out.width >= WIDE_TERMINAL or metric.name != "UIQI"]
@@ -233,7 +234,7 @@ def _table(title: str, table: Mapping[str, Values], evaluation: Evaluation) -> T
     return shown
 
 
-def _cell(metric: Metric, values: Values, table: Mapping[str, Values]) -> str:
+def _cell(metric: Metric, values: MetricValues, table: Mapping[str, MetricValues]) -> str:
     text = metric.text(values[metric.name])
     best = metric.best([other[metric.name] for other in table.values()])
     return f"[bold]{text}[/]" if len(table) > 1 and values[metric.name] == best else text
@@ -259,12 +260,12 @@ def _study_table(name: str, study: Study, metrics: Sequence[Metric]) -> Table:
 
 
 def _trust_tables(name: str, trusts: Mapping[str, Trust]) -> Iterator[Table]:
-    from pdenet_cli.evaluation.uncertainty import INTERVAL, kinds, mean_trust
+    from pdenet_cli.evaluation.uncertainty import INTERVAL, mean_trust, measures_by_kind
 
     rows = {scene: trust.values for scene, trust in trusts.items()}
     if len(trusts) > 1:
         rows["mean"] = mean_trust(list(trusts.values()))
-    for kind, measures in kinds(next(iter(trusts.values()))).items():
+    for kind, measures in measures_by_kind(next(iter(trusts.values()))).items():
         shown = Table(title=f"{escape(name)}: {kind}", title_justify="left", box=None, pad_edge=False)
         shown.add_column("scene", overflow="fold")
         for measure in measures:

@@ -1,4 +1,4 @@
-"""How the systems look beside the truth: colours, errors, and the spectra of a few telling pixels."""
+"""Pictures of systems beside the truth: colours, errors, and the spectra of a few telling pixels."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pdenet_cli.cube import Window
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.picture import Picture, rgb_bands
 
-LONGEST = 400  # pixels on a side of a picture
+LONGEST_SIDE = 400  # pixels on a side of a picture
 TRUTH = "truth"
 
-Map = NDArray[np.float32]  # (rows, columns)
+ErrorMap = NDArray[np.float32]  # (rows, columns)
 
 
 @dataclass(frozen=True)
@@ -34,22 +34,22 @@ class Look:
 
     step: int
     colours: dict[str, Picture]
-    errors: dict[str, Map]  # root mean square over the bands; NaN where there is nothing
+    errors: dict[str, ErrorMap]  # root mean square over the bands; NaN where there is no data
     top: float  # the error at the upper end of the colour scale
     spots: tuple[Spot, ...]
-    spectra: dict[str, NDArray[np.float32]]  # (spots, bands), 0..1, NaN where there is nothing
-    rgb: tuple[int, int, int]  # the file's bands in the picture
+    spectra: dict[str, NDArray[np.float32]]  # (spots, bands), 0..1, NaN where there is no data
+    rgb: tuple[int, int, int]  # the file's bands that are red, green and blue
 
     @classmethod
     def of(cls, truth: View, estimates: Mapping[str, View], pixels: Sequence[tuple[int, int]] = ()) -> Look:
-        """A look at all of them; at the spectra of `pixels` of the file, or of a few that tell most."""
+        """Pictures of all of them, and spectra of `pixels` of the file, or of a few telling ones."""
         spots = [Spot(row, column, "chosen") for row, column in pixels]
-        step = math.ceil(max(truth.part.rows, truth.part.columns) / LONGEST)
+        step = math.ceil(max(truth.part.rows, truth.part.columns) / LONGEST_SIDE)
         rgb = _nearest(rgb_bands(truth.cube.meta), truth.bands)
         colours, errors = _maps(truth, estimates, step, [truth.bands.index(band) for band in rgb])
         spots = spots or [
             Spot(truth.part.row + row * step, truth.part.column + column * step, why)
-            for row, column, why in telling(list(errors.values()))
+            for row, column, why in telling_pixels(list(errors.values()))
         ]
         known = np.concatenate([error[np.isfinite(error)] for error in errors.values()])
         return cls(
@@ -66,7 +66,7 @@ class Look:
         )
 
 
-def telling(errors: Sequence[Map]) -> list[tuple[int, int, str]]:
+def telling_pixels(errors: Sequence[ErrorMap]) -> list[tuple[int, int, str]]:
     """A few pixels that tell most about some error maps: where systems differ, where all fail, a typical one."""
     stack = np.stack(errors)
     known = np.isfinite(stack).all(0)
@@ -77,18 +77,18 @@ def telling(errors: Sequence[Map]) -> list[tuple[int, int, str]]:
     found = [(least, "where all systems err most" if len(errors) > 1 else "the largest error")]
     if len(errors) > 1:
         found.insert(0, (apart, "where the systems differ most"))
-    places = [(*_place(np.where(known, goal, -np.inf)), why) for goal, why in found]
-    return [*places, (*_place(np.where(known, -typical, -np.inf)), "a typical error")]
+    places = [(*_largest_at(np.where(known, goal, -np.inf)), why) for goal, why in found]
+    return [*places, (*_largest_at(np.where(known, -typical, -np.inf)), "a typical error")]
 
 
-def _place(goal: NDArray[np.floating]) -> tuple[int, int]:
+def _largest_at(goal: NDArray[np.floating]) -> tuple[int, int]:
     row, column = np.unravel_index(np.argmax(goal), goal.shape)
     return int(row), int(column)
 
 
 def _maps(
     truth: View, estimates: Mapping[str, View], step: int, rgb: Sequence[int]
-) -> tuple[dict[str, NDArray[np.float32]], dict[str, Map]]:
+) -> tuple[dict[str, NDArray[np.float32]], dict[str, ErrorMap]]:
     """Colours (3, rows, columns) and errors of all of them, every `step`-th pixel."""
     rows, columns = (-(-length // step) for length in (truth.part.rows, truth.part.columns))
     colours = {name: np.empty((3, rows, columns), np.float32) for name in (TRUTH, *estimates)}
@@ -114,7 +114,7 @@ def _thinned(view: View, block: Window, step: int) -> tuple[NDArray[np.float32],
 
 
 def _stretched(colours: Mapping[str, NDArray[np.float32]]) -> dict[str, Picture]:
-    """The colours as 8-bit pictures, all stretched as the truth asks for."""
+    """The colours as 8-bit pictures, all with the stretch of the truth."""
     known = [channel[np.isfinite(channel)] for channel in colours[TRUTH]]
     limits = np.array([np.percentile(channel, [2, 98]) if channel.size else (0, 1) for channel in known])
     low, high = limits.T[..., None, None]
@@ -132,6 +132,6 @@ def _spectrum(view: View, spot: Spot, part: Window) -> NDArray[np.float32]:
 
 
 def _nearest(wanted: tuple[int, int, int], bands: tuple[int, ...]) -> tuple[int, int, int]:
-    """The bands that are compared nearest to those wanted."""
+    """Of the compared `bands`, the nearest to those wanted."""
     red, green, blue = (min(bands, key=lambda band: abs(band - want)) for want in wanted)
     return red, green, blue

@@ -1,4 +1,4 @@
-"""What came of an evaluation: the scores of every system on every scene, their means, and who was best."""
+"""The results of an evaluation: the scores of every system on every scene, and their means."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pdenet_cli.evaluation.uncertainty import MEASURES, Trust, mean_trust
 from pdenet_cli.metrics import Metric, comparable, means_over
 from pdenet_cli.report import finite
 
-Values = Mapping[str, float]  # by metric
+MetricValues = Mapping[str, float]  # by metric
 
 
 @dataclass(frozen=True)
-class Scores:
+class SystemScores:
     """How good one system was on one scene."""
 
     values: dict[str, float]
@@ -42,7 +42,7 @@ class SceneResult:
     share_left_out: float  # of all numbers in the part, bands left out included
     radiometry: str
     wavelengths: tuple[float, ...] | None  # of the compared bands, in nanometres
-    systems: dict[str, Scores]
+    systems: dict[str, SystemScores]
     look: Look | None = None
     uncertainty: dict[str, Trust] = field(default_factory=dict)  # of the systems that have one
 
@@ -54,15 +54,15 @@ class Evaluation:
     job: dict[str, Any]  # all that decides the result: protocol, models and their hashes, seed, samples ...
     metrics: tuple[Metric, ...]
     scenes: tuple[SceneResult, ...]
-    baseline: str | None = None  # the system that gains are counted from
+    baseline: str | None = None  # the system that the others are compared with
     studies: dict[str, Study] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)  # scenes, and why
+    failed: dict[str, str] = field(default_factory=dict)  # why, by scene
     seconds: float = 0.0
-    notes: tuple[str, ...] = ()  # what keeps models from doing what they can here
+    notes: tuple[str, ...] = ()  # models that were made for other conditions, scenes they were trained on ...
 
     @property
     def problem(self) -> str:
-        """What was to be undone, in words: the scale, and how truths were made coarse if they were."""
+        """The task in words: the scale, and the degradation if truths were degraded."""
         made = self.job.get("degradation")
         return f"x{self.job['scale']}" if made is None else str(Degradation.from_dict(made))
 
@@ -70,42 +70,42 @@ class Evaluation:
     def systems(self) -> tuple[str, ...]:
         return tuple(self.scenes[0].systems) if self.scenes else ()
 
-    def tables(self) -> Iterator[tuple[str, dict[str, Values]]]:
+    def tables(self) -> Iterator[tuple[str, dict[str, MetricValues]]]:
         """The mean over the scenes if there are several, then each scene: system by system, metric by metric."""
         if len(self.scenes) > 1:
             yield f"mean of {len(self.scenes)} scenes", self.means()
         for scene in self.scenes:
             yield scene.name, {name: scores.values for name, scores in scene.systems.items()}
 
-    def means(self) -> dict[str, Values]:
-        """The mean over the scenes, of those that can be compared."""
+    def means(self) -> dict[str, MetricValues]:
+        """The mean of each metric over the scenes where every system has it."""
         return dict(means_over(self._values))
 
     @property
     def partly(self) -> dict[str, int]:
-        """The metrics that not all of several scenes have, and how many do."""
+        """The metrics that some of several scenes lack, and how many scenes have them."""
         several = self.metrics if len(self.scenes) > 1 else ()
         counts = {m.name: len(comparable(self._values, m.name)) for m in several}
         return {name: count for name, count in counts.items() if count < len(self.scenes)}
 
     def remarks(self) -> Iterator[str]:
-        """What must be known to read the scores."""
+        """The notes, and which means are over fewer scenes."""
         yield from self.notes
         if partly := self.partly:
             told = ", ".join(f"{name} over {count}" for name, count in partly.items())
             yield f"Means over fewer than {len(self.scenes)} scenes: {told}."
 
     @property
-    def _values(self) -> list[dict[str, Values]]:
+    def _values(self) -> list[dict[str, MetricValues]]:
         return [{name: scores.values for name, scores in scene.systems.items()} for scene in self.scenes]
 
     def trusts(self) -> dict[str, dict[str, Trust]]:
-        """How well each system that is unsure of itself knew its errors, scene by scene."""
+        """How well each system with uncertainty knew its errors: by system, then by scene."""
         systems = dict.fromkeys(system for scene in self.scenes for system in scene.uncertainty)
         return {system: {scene.name: scene.uncertainty[system] for scene in self.scenes} for system in systems}
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the pictures, as JSON holds it: what is not finite becomes null."""
+        """All but the pictures, for JSON; numbers that are not finite become null."""
         scenes = []
         for scene in self.scenes:
             told = {
@@ -142,7 +142,7 @@ class Evaluation:
         units = {metric.name: metric.unit for metric in self.metrics} | {m.name: m.unit for m in MEASURES}
         for scene in self.scenes:
             waves = scene.wavelengths or ("",) * len(scene.bands)
-            told: list[tuple[str, Scores | Trust]] = [*scene.systems.items(), *scene.uncertainty.items()]
+            told: list[tuple[str, SystemScores | Trust]] = [*scene.systems.items(), *scene.uncertainty.items()]
             for system, scores in told:
                 for metric, value in scores.values.items():
                     table.writerow((scene.name, system, metric, units[metric], "", "", value))

@@ -1,4 +1,4 @@
-"""How well an uncertainty orders and measures errors: numbers that the field compares maps by.
+"""How well an uncertainty ranks errors and predicts their size.
 
 | measure     | formula                                                                                          |
 |-------------|--------------------------------------------------------------------------------------------------|
@@ -23,50 +23,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 BINS = 10
-STEPS = 100  # of the curves: percents
+STEPS = 100  # points of a sparsification curve, one for each percent
 
 Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """Some values with their order, found once: every measure needs it, and sorting is most of their work."""
+    """Values with their order, which several measures need and which is most of their work."""
 
     values: Values
-    order: NDArray[np.intp]  # of rising values; alike ones keep theirs
-    group: NDArray[np.intp]  # for each value: how many different ones are below it
-    sizes: NDArray[np.intp]  # of the groups
+    order: NDArray[np.intp]  # a stable argsort
+    group: NDArray[np.intp]  # for each value, how many different values are smaller
+    sizes: NDArray[np.intp]  # how many values are in each group of equal ones
 
     @classmethod
     def of(cls, values: Values | Ranked) -> Ranked:
-        """The values with their order; as they are if they have it already."""
+        """The values with their order, which may be known already."""
         if isinstance(values, Ranked):
             return values
         _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
-        # As a stable argsort, in a third of its time.
+        # Equals a stable argsort and takes a third of the time.
         order = np.sort(group * len(group) + np.arange(len(group))) % len(group)
         return cls(values, order, group, sizes)
 
     def ranks(self) -> Values:
-        """Ranks from 0, alike for alike values: the mean of the places they take."""
+        """Ranks from 0; equal values share the mean of their ranks."""
         return np.asarray((np.cumsum(self.sizes) - (self.sizes + 1) / 2)[self.group])
 
 
 @dataclass(frozen=True)
 class Sparsification:
-    """The RMSE of the pixels that are left when the first k % are left out, k = 0..99."""
+    """The RMSE of the remaining pixels when the first k % are discarded, k = 0..99."""
 
-    curve: Values  # the most uncertain first
-    oracle: Values  # the largest error first
-    random: float  # any
+    curve: Values  # the most uncertain are discarded first
+    oracle: Values  # the largest errors are discarded first
+    random: float  # in random order: the same for every k
 
     @classmethod
     def of(cls, uncertainty: Values | Ranked, squares: Values | Ranked) -> Sparsification:
-        """The curves of some pixels with an uncertainty and a squared error."""
+        """The curves of pixels with an uncertainty and a squared error each."""
         said, met = Ranked.of(uncertainty), Ranked.of(squares)
-        expected = np.bincount(said.group, met.values) / said.sizes  # what a pixel of the same uncertainty has
-        curve = _left(np.repeat(expected, said.sizes))
-        return cls(curve, _left(met.values[met.order]), float(np.sqrt(met.values.mean())))
+        expected = np.bincount(said.group, met.values) / said.sizes  # equally uncertain pixels count as their mean
+        curve = _rmse_curve(np.repeat(expected, said.sizes))
+        return cls(curve, _rmse_curve(met.values[met.order]), float(np.sqrt(met.values.mean())))
 
     @property
     def ause(self) -> float:
@@ -78,21 +78,21 @@ class Sparsification:
 
     @property
     def share(self) -> float:
-        """AUSE beside that of chance; NaN where all errors are alike and no order is better than another."""
+        """AUSE relative to that of a random order; NaN if all errors are equal, so that no order is better."""
         chance = float((self.random - self.oracle).mean())
         return self.ause / chance if chance > 1e-12 else math.nan
 
 
 class Pool:
-    """Values of any number of bands, counted in fine bins of their logarithms and not kept.
+    """Histograms of the values of any number of bands, in bins 1 % wide.
 
-    A bin is 1 % wide, and the values in it count as their mean: the curves are exact but for that.
+    The values in a bin count as their mean; otherwise the curves are exact.
     """
 
     PER_OCTAVE, LOWEST, OCTAVES = 64, -40, 60
 
     def __init__(self) -> None:
-        # How many values, and the sum of their squares: by uncertainty, by error.
+        # Number of values and sum of their squared errors, in bins by uncertainty and by error.
         self.counts, self.sums = np.zeros((2, 2, self.OCTAVES * self.PER_OCTAVE))
 
     def add(self, uncertainty: Values, squares: Values) -> None:
@@ -113,15 +113,15 @@ class Pool:
         return Sparsification(curve, oracle, math.sqrt(total / count))
 
 
-def _left(squares: Values) -> Values:
-    """The RMSE of what is left of pixels in rising order when k % at the end are left out."""
+def _rmse_curve(squares: Values) -> Values:
+    """The RMSE of pixels in rising order without the last k %, for every k."""
     count = len(squares)
     left = count - np.arange(STEPS) * count // STEPS
     return np.sqrt(np.cumsum(squares)[left - 1] / left)
 
 
 def bins_of(uncertainty: Values | Ranked, squares: Values) -> tuple[Values, Values]:
-    """The root mean square uncertainty and error of bins of equally many pixels, the surest first."""
+    """The root mean square uncertainty and error in bins of equally many pixels, the most certain first."""
     said = Ranked.of(uncertainty)
     parts = [part for part in np.array_split(said.order, BINS) if len(part)]
     rms = [(math.sqrt(np.mean(said.values[part] ** 2)), math.sqrt(squares[part].mean())) for part in parts]
@@ -129,7 +129,7 @@ def bins_of(uncertainty: Values | Ranked, squares: Values) -> tuple[Values, Valu
 
 
 def ence(uncertainty: Values | Ranked, squares: Values) -> float:
-    """The expected normalised calibration error; NaN where a bin is without any uncertainty."""
+    """The expected normalised calibration error; NaN if a bin has no uncertainty."""
     said, met = bins_of(uncertainty, squares)
     return float(np.mean(np.abs(met - said) / said)) if (said > 0).all() else math.nan
 

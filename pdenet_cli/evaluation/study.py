@@ -1,7 +1,7 @@
-"""The sampling study: how the scores of a model with chance grow with the number of its draws.
+"""The sampling study: how the scores of a random network grow with the number of its draws.
 
-One long run of draws is cut into sets of N that share none, for every N. All N are thus judged by the same draws,
-the first set of N is what `--samples N` alone would give, and no sub-network runs twice.
+One long series of draws is cut into disjoint sets of N, for every N. So all N are compared on the same draws, the
+first set of N is what `--samples N` alone would give, and no sub-network runs twice.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from pdenet_cli.evaluation.view import View
 from pdenet_cli.metrics import Tally, means_over
 from pdenet_cli.summaries import Evidence, Map, Question, Summary, mean
 
-METRICS = ("MPSNR", "SAM")  # neither looks around a pixel
-LEAST_SETS = 3  # for the largest N
+METRICS = ("MPSNR", "SAM")  # those without a window around a pixel, so tiles need no margin
+LEAST_SETS = 3  # of the largest N
 
-Take = tuple[int, int]  # how many draws, from which one on
-EVERY_MASK_ONE: Take = (0, 0)  # no draw at all
+DrawSet = tuple[int, int]  # number of draws, index of the first
+EVERY_MASK_ONE: DrawSet = (0, 0)  # not drawn
 Scores = dict[str, float]  # by metric
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """The scores of each set of N draws, the mean over the scenes."""
+    """The scores of each set of N draws, as means over the scenes."""
 
     samples: int
     sets: tuple[Scores, ...]
@@ -47,28 +47,28 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Study:
-    """The scores for every N, and those of the same network with every mask at 1."""
+    """The scores for every N, and those of the network with every mask at 1."""
 
     sampled: tuple[Sampled, ...]
     certain: Scores
 
     @classmethod
-    def of(cls, scenes: Sequence[Mapping[Take, Scores]]) -> Study:
-        """The study that the scores of every take on every scene make."""
+    def of(cls, scenes: Sequence[Mapping[DrawSet, Scores]]) -> Study:
+        """The study of the scores of every set of draws on every scene."""
         means = means_over(scenes)
         certain = means.pop(EVERY_MASK_ONE)
         counts = dict.fromkeys(count for count, _ in means)
-        sampled = (Sampled(n, tuple(scores for take, scores in means.items() if take[0] == n)) for n in counts)
+        sampled = (Sampled(n, tuple(scores for draws, scores in means.items() if draws[0] == n)) for n in counts)
         return cls(tuple(sampled), certain)
 
 
-def draws(samples: Sequence[int]) -> int:
-    """How many draws it takes: for a study, enough for several sets of the largest N."""
+def draws_needed(samples: Sequence[int]) -> int:
+    """The number of draws: for a study, enough for several sets of the largest N."""
     return max(samples) * (LEAST_SETS if len(samples) > 1 else 1)
 
 
-def takes(samples: Sequence[int], total: int) -> dict[Take, Summary]:
-    """Every set of `total` draws, and how it becomes one cube; no set is larger than that."""
+def draw_sets(samples: Sequence[int], total: int) -> dict[DrawSet, Summary]:
+    """Every set of `total` draws with the summary that is its mean; N is at most `total`."""
     return {
         (n, start): Summary(f"{n} draws from {start}", "", partial(_mean, start=start, count=n), "value")
         for n in sorted({min(n, total) for n in samples})
@@ -104,10 +104,10 @@ class ScoreSink:
         return reduce(add, self.tallies.values()).values()
 
 
-def score_sinks(truth: View, empty: Tally, takes: Iterable[Take]) -> dict[Take, ScoreSink]:
+def score_sinks(truth: View, empty: Tally, draw_sets: Iterable[DrawSet]) -> dict[DrawSet, ScoreSink]:
     """A sink for each set of draws; they read each window of the truth once for all."""
     read = lru_cache(maxsize=1)(truth.read)
-    return {take: ScoreSink(truth, empty, read) for take in takes}
+    return {draws: ScoreSink(truth, empty, read) for draws in draw_sets}
 
 
 def _overlap(one: Window, other: Window) -> bool:

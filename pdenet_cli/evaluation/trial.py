@@ -1,4 +1,4 @@
-"""What a coarser sensor would have seen of a truth, and what a system makes of that."""
+"""A truth degraded as by a coarser sensor, and sharpened again by a system."""
 
 from __future__ import annotations
 
@@ -19,25 +19,24 @@ from pdenet_cli.networks import Draw
 from pdenet_cli.radiometry import FILLED, grown
 from pdenet_cli.summaries import Summary
 
-BAND_VALUES = 1 << 26  # of the truth, degraded at once
-BYTES_PER_VALUE = 25  # that this takes, of the largest type of numbers
+BAND_VALUES = 1 << 26  # values of the truth that are degraded at once
+BYTES_PER_VALUE = 25  # memory that degrading takes per value, for the largest data type
 
 
 @dataclass(frozen=True)
 class Coarse:
-    """A truth, and maybe what lies around it, as a coarser sensor would have seen it: 0..1, in memory."""
+    """A degraded truth with its surroundings, unless it was cut out: 0..1, in memory."""
 
     cube: Cube
-    part: Window  # of the cube: the truth itself, whose finer version is wanted
+    part: Window  # where the truth itself is in the cube
 
 
-def coarse(
+def make_coarse(
     truth: View, degradation: Degradation, seed: int, memory: int | None = None, *, alone: bool = False
 ) -> Coarse:
-    """The truth made coarse, with the rest of its scene unless it is to stand `alone`; holes are filled, as for
-    the network.
+    """The truth degraded with the rest of its scene, or `alone`; holes are filled as for the network.
 
-    `memory`: what it may take on the way, if a single band fits into it.
+    `memory` limits how many bands are degraded at once; at least one is.
     """
     scale = degradation.scale
     seen = truth if alone else truth.with_surroundings(scale)
@@ -48,7 +47,7 @@ def coarse(
     blur = replace(degradation, noise=0.0)
     values = min(BAND_VALUES, (memory or usable_memory(torch.device("cpu"))) // BYTES_PER_VALUE)
     some = max(1, values // (scene.rows * scene.columns))
-    for start in range(0, bands, some):  # whole bands: no seams to care for
+    for start in range(0, bands, some):  # whole bands: no seams
         high, there = seen.read(scene, range(start, min(start + some, bands)))
         high = grown(high, there, FILLED * scale)
         low[start : start + some] = blur(torch.from_numpy(high)).numpy()
@@ -59,13 +58,13 @@ def coarse(
 
 
 def every_mask_one(posterior: Posterior) -> Posterior:
-    """The same network without chance, seen from as many sides: each of its channels takes part."""
+    """The same network, with the same flips, but with every mask at 1."""
     certain = Posterior(posterior.model, posterior.views, posterior.seed, posterior.ensemble)
     certain.draw = Draw(torch.ones_like(certain.draw.masks))
     return certain
 
 
-def run(
+def sharpen_coarse(
     low: Coarse,
     posterior: Posterior,
     outputs: Sequence[tuple[Summary, Sink]],
@@ -75,7 +74,7 @@ def run(
     *,
     whole_spectra: bool = False,
 ) -> None:
-    """Fill each sink with what the system makes of `low`, as its summary has it; `watch` hears of every tile.
+    """Sharpen `low` and write each summary to its sink; `watch` gets (tiles done, tiles in all).
 
     `whole_spectra`: all bands of a pixel are written at once.
     """
@@ -90,8 +89,8 @@ def run(
         watch(done, len(plan.tiles))
 
 
-def scratch(folder: Path, low: Coarse, scale: int) -> Cube:
-    """An empty cube for an estimate, in a file of its own: of a large scene, several do not fit into memory."""
+def scratch_cube(folder: Path, low: Coarse, scale: int) -> Cube:
+    """An empty cube for an estimate, in a file: several estimates of a large scene do not fit into memory."""
     part, meta = low.part.scaled(scale), low.cube.meta
     meta = CubeMeta(meta.bands, part.rows, part.columns, meta.dtype)
     path = folder / f"{len(list(folder.iterdir()))}.raw"

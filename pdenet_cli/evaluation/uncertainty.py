@@ -35,16 +35,16 @@ from pdenet_cli.evaluation.sparsification import (
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.summaries import MAPS, MEAN, Map, Summary
 
-ONE_SIGMA = 0.6827  # what one standard deviation of a normal error holds
-CHUNK_VALUES = 1 << 23  # whole bands, read at once
+ONE_SIGMA = 0.6827  # share of normal errors within one standard deviation
+CHUNK_VALUES = 1 << 23  # about how many values, in whole bands, are read at once
 
 There = NDArray[np.bool_]
-Factors = tuple[Sequence[float], Sequence[float] | None]  # of the strata at a level, and at one sigma
+Factors = tuple[Sequence[float], Sequence[float] | None]  # of each stratum: at the level, and at one sigma
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A number that says how good an uncertainty is, and how people read it."""
+    """A score of an uncertainty, and how it is printed."""
 
     name: str
     unit: str
@@ -78,8 +78,8 @@ MEASURES = (
     Measure("interval AUSE/random", "", "AUSE/random of the interval's half width at 68.3 %", 2),
     Measure("interval ENCE", "", "ENCE of that half width", 2),
 )
-INTERVAL = "interval "  # begins the names of what only a calibrated model has
-AVERAGED = tuple(INTERVAL + what for what in ("coverage", "width", "unit width"))  # over all values
+INTERVAL = "interval "  # prefix of the measures that only a calibrated model has
+AVERAGED = ("interval coverage", "interval width", "interval unit width")  # means over all values of a scene
 NAMES = tuple(measure.name for measure in MEASURES)
 
 STD = MAPS["std"][0]
@@ -96,7 +96,7 @@ class Guess:
 
     @property
     def outputs(self) -> list[tuple[Summary, Cube]]:
-        """The cubes to be filled, and with what."""
+        """Each cube to be filled, with its summary."""
         return list(zip((MEAN, STD, DETAIL), vars(self).values(), strict=True))
 
 
@@ -112,8 +112,8 @@ class Trust:
     level: float | None = None  # of the interval; None without a calibration
 
 
-def kinds(trust: Trust) -> dict[str, tuple[Measure, ...]]:
-    """The measures worth showing, by what they speak of: the intervals, where there are some, and the samples."""
+def measures_by_kind(trust: Trust) -> dict[str, tuple[Measure, ...]]:
+    """The measures to show under each heading: of the intervals, if there are any, and of the samples."""
     of_intervals = tuple(measure for measure in MEASURES if measure.name.startswith(INTERVAL))
     of_samples = tuple(measure for measure in MEASURES if measure not in of_intervals)
     shown = {} if trust.level is None else {f"{trust.level:.1%} intervals": of_intervals}
@@ -121,12 +121,12 @@ def kinds(trust: Trust) -> dict[str, tuple[Measure, ...]]:
 
 
 def mean_trust(trusts: Sequence[Trust]) -> dict[str, float]:
-    """The mean over scenes of every measure, of those scenes that have it."""
+    """The mean of every measure over the scenes that have it."""
     return {name: _mean([trust.values[name] for trust in trusts]) for name in trusts[0].values}
 
 
-def trust(truth: View, guess: Guess, calibration: Calibration | None, level: float) -> Trust:
-    """How well a guess knew its errors; only the measures of the samples where there is no calibration."""
+def assess(truth: View, guess: Guess, calibration: Calibration | None, level: float) -> Trust:
+    """How well a guess knew its errors; without a calibration, only the measures of the samples."""
     factors = None if calibration is None else _factors(calibration, level)
     merged = _Merged(truth.part.rows * truth.part.columns)
     ratios: Errors | None = None
@@ -134,42 +134,42 @@ def trust(truth: View, guess: Guess, calibration: Calibration | None, level: flo
     sizes = []
     pool = Pool()
     for band, part in _bands(truth, guess):
-        own = _Band.of(part, factors)
+        own = _ErrorValues.of(part, factors)
         pool.add(np.sqrt(own.variances), own.squares)
         merged.add(part.there, own)
         sizes.append(len(own.squares))
         width = truth.radiometry.spread_from_unit(np.full((1, 1, 1), own.width), (band,)).item()
-        for name, value in (_measured(own) | {AVERAGED[1]: width}).items():
+        for name, value in (_measures(own) | {"interval width": width}).items():
             bands.setdefault(name, []).append(value)
         ratios = part.errors if ratios is None else ratios + part.errors
-    ratios = _something(ratios, truth)
+    ratios = _refuse_empty(ratios, truth)
     whole = merged.finished()
     means = {name: _mean(bands[name], sizes) for name in AVERAGED}
     means["AUSE/random of values"] = pool.finished().share
-    curves, bins = _drawn(whole)
+    curves, bins = _curves_and_bins(whole)
     reliability: dict[str, list[float]] = {}
     if calibration is not None:
         met = [ratios.coverage(calibration.at(nominal)) for nominal in calibration.levels]
         reliability = {"nominal": list(calibration.levels), "met": met}
-    return Trust(_measured(whole) | means, bands, curves, bins, reliability, level if factors else None)
+    return Trust(_measures(whole) | means, bands, curves, bins, reliability, level if factors else None)
 
 
 def errors_of(truth: View, guess: Guess) -> Errors:
-    """The errors of a guess beside their spread, for a calibration."""
+    """The errors of a guess relative to their spread, for a calibration."""
     total: Errors | None = None
     for _, part in _bands(truth, guess):
         total = part.errors if total is None else total + part.errors
-    return _something(total, truth)
+    return _refuse_empty(total, truth)
 
 
-def _something(errors: Errors | None, truth: View) -> Errors:
+def _refuse_empty(errors: Errors | None, truth: View) -> Errors:
     if errors is None or not errors.pixels.sum():
         raise UsageError(f"{truth.cube.path}: nothing to compare; no pixel has a value.")
     return errors
 
 
 def _factors(calibration: Calibration, level: float) -> Factors:
-    """At a level, and at one sigma if the table reaches so far: a certified one may end below."""
+    """The factors at a level, and at one sigma unless a certified calibration ends below it."""
     reaches = calibration.levels[0] <= ONE_SIGMA <= calibration.levels[-1]
     return calibration.at(level), calibration.at(ONE_SIGMA) if reaches else None
 
@@ -178,8 +178,8 @@ def _factors(calibration: Calibration, level: float) -> Factors:
 
 
 @dataclass(frozen=True)
-class _Part:
-    """One band of truth and guess."""
+class _BandMaps:
+    """One band of a truth and of a guess, as maps."""
 
     there: There  # (rows, columns)
     error: NDArray[np.float32]
@@ -199,8 +199,8 @@ class _Part:
         return Errors.of(self.error, self.spread, self.stratum, self.there)
 
 
-def _bands(truth: View, guess: Guess) -> Iterator[tuple[int, _Part]]:
-    """The file's number of each band, and what is to be compared of it."""
+def _bands(truth: View, guess: Guess) -> Iterator[tuple[int, _BandMaps]]:
+    """Each band: its number in the file, and its maps."""
     bands, scene = len(truth.bands), truth.scene
     some = max(1, CHUNK_VALUES // (scene.rows * scene.columns))
     for start in range(0, bands, some):
@@ -208,16 +208,16 @@ def _bands(truth: View, guess: Guess) -> Iterator[tuple[int, _Part]]:
         target, there = truth.read(scene, range(start, stop))
         mean, std, detail = (cube.read(scene, slice(start, stop)) for cube in vars(guess).values())
         for i in range(stop - start):
-            yield truth.bands[start + i], _Part(there[i], mean[i] - target[i], std[i], detail[i])
+            yield truth.bands[start + i], _BandMaps(there[i], mean[i] - target[i], std[i], detail[i])
 
 
 @dataclass(frozen=True)
-class _Band:
-    """The values of one band, or the pixels of a scene merged over its bands: squares and uncertainties."""
+class _ErrorValues:
+    """Squared errors and uncertainties of the values of a band, or of pixels merged over the bands."""
 
-    squares: Values
+    squares: Values  # of the errors
     variances: Values  # of the samples
-    wide: Values | None = None  # squares of the half width at one sigma
+    half_widths: Values | None = None  # squares of the half widths at one sigma
     coverage: float = math.nan
     width: float = math.nan
 
@@ -226,16 +226,16 @@ class _Band:
         return Ranked.of(self.squares)
 
     @cached_property
-    def said(self) -> dict[str, Ranked]:
-        """What the samples and, where there is one, the interval say of the size of the errors."""
-        both = {"std": self.variances, "interval": self.wide}
+    def uncertainties(self) -> dict[str, Ranked]:
+        """The standard deviation of the samples and, if there is an interval, its half width at one sigma."""
+        both = {"std": self.variances, "interval": self.half_widths}
         return {name: Ranked.of(np.sqrt(squares)) for name, squares in both.items() if squares is not None}
 
     def sparsification(self, name: str) -> Sparsification:
-        return Sparsification.of(self.said[name], self.errors)
+        return Sparsification.of(self.uncertainties[name], self.errors)
 
     @classmethod
-    def of(cls, part: _Part, factors: Factors | None) -> _Band:
+    def of(cls, part: _BandMaps, factors: Factors | None) -> _ErrorValues:
         there = part.there
         error, std = part.error[there].astype(np.float64), part.std[there].astype(np.float64)
         if factors is None:
@@ -244,8 +244,8 @@ class _Band:
             None if own is None else np.asarray(own)[part.stratum[there]] * part.spread[there] for own in factors
         )
         assert nominal is not None
-        wide = None if sigma is None else np.asarray(sigma, np.float64) ** 2
-        return cls(error**2, std**2, wide, _mean(np.abs(error) <= nominal), _mean(2 * nominal))
+        half_widths = None if sigma is None else np.asarray(sigma, np.float64) ** 2
+        return cls(error**2, std**2, half_widths, _mean(np.abs(error) <= nominal), _mean(2 * nominal))
 
 
 class _Merged:
@@ -255,25 +255,28 @@ class _Merged:
         self.count = np.zeros(pixels, np.int64)
         self.sums: dict[str, Values] = {}
 
-    def add(self, there: There, band: _Band) -> None:
+    def add(self, there: There, band: _ErrorValues) -> None:
         places = np.flatnonzero(there)
         self.count[places] += 1
-        for name in ("squares", "variances", "wide"):
+        for name in ("squares", "variances", "half_widths"):
             if (values := getattr(band, name)) is not None:
                 self.sums.setdefault(name, np.zeros(len(self.count)))[places] += values
 
-    def finished(self) -> _Band:
+    def finished(self) -> _ErrorValues:
         some = self.count > 0
         squares = {name: sums[some] / self.count[some] for name, sums in self.sums.items()}
-        return _Band(squares["squares"], squares["variances"], squares.get("wide"))
+        return _ErrorValues(squares["squares"], squares["variances"], squares.get("half_widths"))
 
 
-def _measured(band: _Band) -> dict[str, float]:
-    """Every measure of a band, or of merged pixels; NaN for what it has not."""
-    values = dict.fromkeys(NAMES, math.nan) | {AVERAGED[0]: band.coverage, AVERAGED[2]: band.width}
+def _measures(band: _ErrorValues) -> dict[str, float]:
+    """Every measure of a band, or of merged pixels; NaN where it does not apply."""
+    values = dict.fromkeys(NAMES, math.nan) | {
+        "interval coverage": band.coverage,
+        "interval unit width": band.width,
+    }
     if not len(band.squares):
         return values
-    std, order = band.said["std"], band.sparsification("std")
+    std, order = band.uncertainties["std"], band.sparsification("std")
     values |= {
         "AUSE/random": order.share,
         "AUSE/random of values": order.share,
@@ -281,17 +284,17 @@ def _measured(band: _Band) -> dict[str, float]:
         "AURG": order.aurg,
     }
     values |= {"Spearman": spearman(std, band.errors), "ENCE": ence(std, band.squares)}
-    if "interval" in band.said:
+    if "interval" in band.uncertainties:
         values["interval AUSE/random"] = band.sparsification("interval").share
-        values["interval ENCE"] = ence(band.said["interval"], band.squares)
+        values["interval ENCE"] = ence(band.uncertainties["interval"], band.squares)
     return values
 
 
-def _drawn(whole: _Band) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """The curves and the bins of a scene."""
+def _curves_and_bins(whole: _ErrorValues) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """The sparsification curves and the bins of a scene, for charts."""
     curves: dict[str, list[float]] = {}
     bins: dict[str, list[float]] = {}
-    for name, uncertainty in whole.said.items():
+    for name, uncertainty in whole.uncertainties.items():
         order = whole.sparsification(name)
         curves[name] = order.curve.tolist()
         curves |= {"best": order.oracle.tolist(), "random": [order.random] * STEPS}
@@ -301,7 +304,7 @@ def _drawn(whole: _Band) -> tuple[dict[str, list[float]], dict[str, list[float]]
 
 
 def _mean(values: Sequence[float] | NDArray[Any], weights: Sequence[float] | None = None) -> float:
-    """The mean of what is known; NaN if nothing is."""
+    """The mean of the finite values; NaN if there are none."""
     known = np.isfinite(values)
     if not known.any():
         return math.nan

@@ -1,4 +1,4 @@
-"""Two cubes on the same ground, seen as 0..1 and compared window by window."""
+"""Parts of cubes as 0..1, and their comparison window by window."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pdenet_cli.cube import Cube, Window
 from pdenet_cli.metrics import Tally
 from pdenet_cli.radiometry import Radiometry
 
-BLOCK_VALUES = 1 << 21
+BLOCK_VALUES = 1 << 21  # about how many values of a cube are compared at once
 LOWER_RIGHT_ALONE = "lower-right-alone"
 PARTS = {
     "whole": "whole scenes",
     "lower-right": "the lower right quarter, held out from training, sharpened within its scene",
     LOWER_RIGHT_ALONE: "the lower right quarter, held out from training, cut out first",
 }
-"""What may be compared of a truth."""
+"""The parts of a truth that can be compared, with their description."""
 ALREADY_UNIT = Radiometry((1.0,), (0.0,), "0..1 already")
 
 
@@ -30,7 +30,7 @@ class View:
 
     cube: Cube
     radiometry: Radiometry
-    bands: tuple[int, ...]  # of the file
+    bands: tuple[int, ...]  # by their number in the file
     part: Window
 
     @classmethod
@@ -43,7 +43,7 @@ class View:
         return Window(0, 0, self.part.rows, self.part.columns)
 
     def with_surroundings(self, scale: int) -> View:
-        """The view of all that is whole pixels of the part's grid, `scale` times as coarse."""
+        """The view of the largest part of the cube that is whole pixels of this part's coarse grid."""
         meta, part = self.cube.meta, self.part
         row, column = part.row % scale, part.column % scale
         size = ((meta.rows - row) // scale * scale, (meta.columns - column) // scale * scale)
@@ -52,13 +52,13 @@ class View:
     def read(
         self, window: Window, some: Sequence[int] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """The pixels of a window with holes filled, and where there were none; `some` of the bands or all."""
+        """The pixels of a window with holes filled, and where there were no holes; of `some` bands or all."""
         bands = self.bands if some is None else [self.bands[i] for i in some]
         place = Window(window.row + self.part.row, window.column + self.part.column, window.rows, window.columns)
         return self.radiometry.prepare(self.cube.read(place, bands), bands)
 
     def blocks(self, multiple: int = 1) -> Iterator[Window]:
-        """Windows that cover the view once, small enough to be held in memory many times over."""
+        """Windows that cover the view once, each small beside the memory, their sides a `multiple`."""
         side = max(64, math.isqrt(BLOCK_VALUES // len(self.bands)))
         side = math.ceil(side / multiple) * multiple
         return self.scene.blocks(side, side)

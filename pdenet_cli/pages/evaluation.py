@@ -9,7 +9,7 @@ from html import escape
 import numpy as np
 
 from pdenet_cli.evaluation.look import TRUTH, Look
-from pdenet_cli.evaluation.results import Evaluation, SceneResult, Values
+from pdenet_cli.evaluation.results import Evaluation, MetricValues, SceneResult
 from pdenet_cli.evaluation.study import METRICS, Study
 from pdenet_cli.evaluation.view import PARTS
 from pdenet_cli.metrics import Metric
@@ -99,7 +99,7 @@ def _key(evaluation: Evaluation) -> str:
 # Tables.
 
 
-def _table(caption: str, table: Mapping[str, Values], evaluation: Evaluation) -> str:
+def _table(caption: str, table: Mapping[str, MetricValues], evaluation: Evaluation) -> str:
     head = "".join(f"<th>{m.name}<span>{m.direction}</span></th>" for m in evaluation.metrics)
     rows = []
     for system in table:
@@ -111,7 +111,7 @@ def _table(caption: str, table: Mapping[str, Values], evaluation: Evaluation) ->
     )
 
 
-def _cell(metric: Metric, system: str, table: Mapping[str, Values], baseline: str | None) -> str:
+def _cell(metric: Metric, system: str, table: Mapping[str, MetricValues], baseline: str | None) -> str:
     value = table[system][metric.name]
     text = metric.text(value)
     if len(table) > 1 and value == metric.best([values[metric.name] for values in table.values()]):

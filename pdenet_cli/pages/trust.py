@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from html import escape
 
-from pdenet_cli.evaluation.uncertainty import INTERVAL, Measure, Trust, kinds, mean_trust
+from pdenet_cli.evaluation.uncertainty import INTERVAL, Measure, Trust, mean_trust, measures_by_kind
 from pdenet_cli.pages.chart import Line, Stroke, legend, line_chart
 
 STD, HALF_WIDTH, BEST, CHANCE = "standard deviation", "interval", "best ranking", "random ranking"
@@ -23,7 +23,7 @@ def trust_tables(name: str, trusts: Mapping[str, Trust]) -> Iterator[str]:
     rows = {scene: trust.values for scene, trust in trusts.items()}
     if len(rows) > 1:
         rows = {f"mean of {len(rows)} scenes": mean_trust(list(trusts.values()))} | rows
-    shown = kinds(next(iter(trusts.values())))
+    shown = measures_by_kind(next(iter(trusts.values())))
     for kind, measures in shown.items():
         yield _table(kind, measures, rows)
     told = (f"<b>{m.name}</b> {escape(m.says)}" for measures in shown.values() for m in measures)

@@ -1,4 +1,4 @@
-"""`pdenet calibrate`: how far the truth strays from a model's samples, learned on scenes whose truth is known."""
+"""`pdenet calibrate`: fit a model's intervals on scenes whose truth is known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from pdenet_cli.calibration import KEY, LEVEL, Calibration, Errors, refuse_hopeless, unseen
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, UsageError, failure
-from pdenet_cli.evaluation.trial import coarse, run, scratch
+from pdenet_cli.evaluation.trial import make_coarse, scratch_cube, sharpen_coarse
 from pdenet_cli.evaluation.uncertainty import Guess, errors_of
 from pdenet_cli.formats import files_of
 from pdenet_cli.formats.output import refuse_existing, refuse_folders
@@ -29,19 +29,16 @@ from pdenet_cli.models import (
     training_tensors,
 )
 from pdenet_cli.report import hashes
-from pdenet_cli.tools.truths import TruthSettings, first_repeated, open_truth, trained_on, truth_view
-
-Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
-Say = Callable[[str], None]
+from pdenet_cli.tools.truths import Say, TruthSettings, Watch, first_repeated, open_truth, trained_on, truth_view
 
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A model that was calibrated, and how its scenes fare."""
+    """A calibrated model, and the scenes that failed."""
 
     output: Path
     calibration: Calibration
-    failed: dict[str, str]  # scenes, and why
+    failed: dict[str, str]  # why, by scene
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,7 +62,7 @@ def calibrate(
     watch: Watch = lambda text, done, total: None,
     say: Say = lambda text: None,
 ) -> Calibrated:
-    """Write `model` again with the factors that make its intervals hold on `scenes`, without those that fail."""
+    """Write `model` to `output` with intervals calibrated on `scenes`; scenes that fail are left out."""
     started = time.monotonic()
     level = LEVEL if settings.level is None else settings.level
     refuse_hopeless(len(scenes), level, delta, certify)
@@ -79,28 +76,28 @@ def calibrate(
     posterior = _posterior(source, samples, seed, device, settings)
     learned = posterior.model.spec.learned()
     degradation = settings.degradation(learned)
-    known, failed = _measured(scenes, posterior, degradation, settings, watch, say, certify=certify)
+    known, failed = _measure_scenes(scenes, posterior, degradation, settings, watch, say, certify=certify)
     errors = [own for _, own in known]
     fit = partial(Calibration.fit, errors, level=level, delta=delta, certify=certify)
     made = fit(
         samples=len(posterior),
         seed=seed,
         ensemble=posterior.ensemble,
-        scenes=tuple(_facts(known, fit().at(level), level)),
+        scenes=tuple(_scene_facts(known, fit().at(level), level)),
         degradation=None if degradation == learned else degradation,
     )
-    save_model(output, _calibrated(posterior.model, made), training_tensors(source), overwrite=overwrite)
+    save_model(output, _with_calibration(posterior.model, made), training_tensors(source), overwrite=overwrite)
     return Calibrated(output, made, failed, round(time.monotonic() - started, 2))
 
 
 def _posterior(source: Path, samples: int, seed: int, device: str, settings: TruthSettings) -> Posterior:
-    """The model's samples, which must differ."""
+    """The posterior of the model; UsageError if it gives only one sample."""
     model = load_model(source, choose_device(device))
     ensemble = settings.ensemble
     with suppress(ModelError):
         before = Calibration.of(model.spec)
         ensemble = ensemble or (None if before is None else before.ensemble)
-    # What else an earlier calibration said, or failed to say, does not matter any more.
+    # The rest of an earlier calibration does not matter, not even if it cannot be read.
     bare = {name: value for name, value in model.spec.extra.items() if name != KEY}
     model = replace(model, spec=replace(model.spec, extra=bare))
     posterior = Posterior(model, samples, seed, ensemble)
@@ -110,12 +107,12 @@ def _posterior(source: Path, samples: int, seed: int, device: str, settings: Tru
     return posterior
 
 
-def _calibrated(model: Model, calibration: Calibration) -> Model:
+def _with_calibration(model: Model, calibration: Calibration) -> Model:
     """The model with a calibration."""
     return replace(model, spec=replace(model.spec, extra={**model.spec.extra, KEY: calibration.to_dict()}))
 
 
-def _measured(
+def _measure_scenes(
     scenes: Sequence[Path],
     posterior: Posterior,
     degradation: Degradation,
@@ -125,8 +122,8 @@ def _measured(
     *,
     certify: bool,
 ) -> tuple[list[tuple[dict[str, Any], Errors]], dict[str, str]]:
-    """What is known of each scene, and the errors on it; and the scenes that failed, and why."""
-    inputs = _hashed(scenes, settings)
+    """The facts and the errors of each scene, and why scenes failed."""
+    inputs = _hash_scenes(scenes, settings)
     known: list[tuple[dict[str, Any], Errors]] = []
     failed: dict[str, str] = {}
     for path in scenes:
@@ -136,7 +133,7 @@ def _measured(
                 raise UsageError(f"{path}: the model was trained on this scene, so it certifies nothing.")
             if learned:
                 say(f"{path}: the model was trained on this scene, so its intervals will be too narrow on others.")
-            found = _errors(path, posterior, degradation, settings, partial(watch, path.name), say)
+            found = _scene_errors(path, posterior, degradation, settings, partial(watch, path.name), say)
         except Exception as error:
             if len(scenes) == 1:
                 raise
@@ -151,24 +148,24 @@ def _measured(
     return known, failed
 
 
-def _facts(
+def _scene_facts(
     known: Sequence[tuple[dict[str, Any], Errors]], factors: Sequence[float], level: float
 ) -> Iterator[dict[str, Any]]:
-    """How each scene fares: by the factors, and by those that the other scenes alone would give."""
+    """The facts of each scene with its coverage and width, and its coverage if calibrated on the others."""
     errors = [own for _, own in known]
     by_others = unseen(errors, level) if len(errors) > 1 else [None]
     for (fact, own), expected in zip(known, by_others, strict=True):
         yield fact | {"coverage": own.coverage(factors), "unseen": expected, "width": own.width(factors)}
 
 
-def _hashed(scenes: Sequence[Path], settings: TruthSettings) -> dict[Path, dict[str, str]]:
+def _hash_scenes(scenes: Sequence[Path], settings: TruthSettings) -> dict[Path, dict[str, str]]:
     """The files of each scene with their hashes; UsageError where one is a copy of another."""
     inputs: dict[Path, dict[str, str]] = {}
     seen: dict[tuple[str, ...], Path] = {}
     for path in scenes:
         files, others = files_of(path, settings.variable, settings.axes)
         inputs[path] = hashes((*files, *others))
-        # Not what lies beside a picture: a copy may have lost it, or got another.
+        # Without side files such as .aux.xml, which a copy may have lost.
         own = tuple(sorted(inputs[path][file.name] for file in files))
         if own and own in seen:
             raise UsageError(
@@ -178,7 +175,7 @@ def _hashed(scenes: Sequence[Path], settings: TruthSettings) -> dict[Path, dict[
     return inputs
 
 
-def _errors(
+def _scene_errors(
     path: Path,
     posterior: Posterior,
     degradation: Degradation,
@@ -186,11 +183,11 @@ def _errors(
     watch: Callable[[int, int], None],
     say: Say,
 ) -> Errors:
-    """The errors on one scene."""
+    """The errors of the samples' mean on one scene."""
     spec = posterior.model.spec
     with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
         truth = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands, say=say)
-        low = coarse(truth, degradation, posterior.seed, settings.memory, alone=settings.alone)
-        guess = Guess(*(scratch(Path(folder), low, spec.scale) for _ in range(3)))
-        run(low, posterior, guess.outputs, settings.memory, watch, say)
+        low = make_coarse(truth, degradation, posterior.seed, settings.memory, alone=settings.alone)
+        guess = Guess(*(scratch_cube(Path(folder), low, spec.scale) for _ in range(3)))
+        sharpen_coarse(low, posterior, guess.outputs, settings.memory, watch, say)
         return errors_of(truth, guess)

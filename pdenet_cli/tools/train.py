@@ -28,19 +28,20 @@ from pdenet_cli.training.trainer import StepResult, Trainer, name_of, new_networ
 from pdenet_cli.training.validation import HeldOutPart, held_out_parts
 
 DEFAULT_NETWORK = "pdenet"
-GENTLER = 4  # times lower a learning rate, where a run begins with a model that has learned already
-FEW_BANDS, MANY_BANDS = 4, 20  # a file of so few beside one of so many is a mask, a map or a picture, no spectrum
+INIT_RATE_DIVISOR = 4  # a run that starts from a trained model learns this many times more slowly
+# A file of at most FEW_BANDS beside one of at least MANY_BANDS is a mask, a map or a picture.
+FEW_BANDS, MANY_BANDS = 4, 20
 
 
 @dataclass(frozen=True)
 class Note:
-    """Something a user may want to know before the first step."""
+    """A text for the user before the first step."""
 
     text: str
 
 
 Event = Note | StepResult | ValidationResult
-Watch = Callable[[Event], None]
+Tell = Callable[[Event], None]
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class TrainingPlan:
     network: str | None = None  # None: that of `init`, else PDE-Net
     config: str | None = None
     recipe: str = "fast"
-    changes: Mapping[str, Any] | None = None  # of the recipe
+    changes: Mapping[str, Any] | None = None  # fields of the recipe to change; None values do not count
     minutes: float | None = None
     steps: int | None = None
     seed: int = 0
@@ -62,7 +63,7 @@ class TrainingPlan:
     threads: int | None = None
     variable: str | None = None
     axes: str | None = None
-    nodata: float | None = None  # the number that stands for nothing, None: what the file says
+    nodata: float | None = None  # None: as declared in the file
     bands: slice | None = None  # of the cubes
     value_range: tuple[float, float] | None = None
     licence: str = "not stated"
@@ -74,7 +75,7 @@ def train(
     *,
     resume: bool = False,
     overwrite: bool = False,
-    watch: Watch = lambda event: None,
+    watch: Tell = lambda event: None,
     stop: Callable[[], bool] = lambda: False,
     started: float | None = None,
 ) -> Trained:
@@ -83,7 +84,7 @@ def train(
     tune_process()
     use_threads(plan.threads)
     if plan.minutes is not None or plan.steps is not None:
-        _length(plan)  # refused before the cubes are read
+        _asked_budget(plan)  # refuses a wrong length before the cubes are read
     if output.suffix != SUFFIX:
         raise UsageError(f"{output}: a model's name must end in {SUFFIX}.")
     files = Files.of(output)
@@ -118,28 +119,29 @@ def train(
         return run.run(tell, stop)
 
 
-def _scenes(plan: TrainingPlan, bands: int | None, tell: Watch) -> Iterator[Scene]:
-    """What there is to learn from; a cube of nothing but bad or empty bands teaches nothing and is left out."""
-    some = False
+def _scenes(plan: TrainingPlan, bands: int | None, tell: Tell) -> Iterator[Scene]:
+    """The scenes to train on; cubes that cannot be used are left out with a note."""
+    found = False
     for cube in find_cubes(plan, tell):
         try:
             scene = Scene.read(cube, plan.value_range, bands, plan.bands)
         except FormatError as error:
             tell(Note(f"left out: {error}"))
             continue
-        some = True
+        found = True
         if plan.nodata is not None:
             scene.facts["nodata"] = plan.nodata
         for note in scene.notes:
             tell(Note(f"{scene.name}: {note}"))
         yield scene
-    if not some:
+    if not found:
         raise FormatError(f"{plan.data[0]}: no cube has a usable band.")
 
 
-def find_cubes(plan: TrainingPlan, tell: Watch) -> Iterator[Cube]:
-    """The cubes of the plan, each once; in folders, at any depth, and what is no cube there, a result of pdenet
-    and so no truth, or a mask or picture beside cubes, is left out.
+def find_cubes(plan: TrainingPlan, tell: Tell) -> Iterator[Cube]:
+    """The cubes of the plan, each once; those in folders at any depth.
+
+    Files in folders that are no cubes, results of pdenet, or masks and pictures beside cubes are left out.
     """
     seen: set[Path] = set()
     for path in plan.data:
@@ -155,8 +157,8 @@ def find_cubes(plan: TrainingPlan, tell: Watch) -> Iterator[Cube]:
             raise FormatError(f"{path}: no cube in this folder.")
 
 
-def _cubes_in(path: Path, plan: TrainingPlan, tell: Watch, folders: set[Path]) -> Iterator[Cube]:
-    """The cube that `path` is, or those in it; `folders` are those looked into, to which links may lead back."""
+def _cubes_in(path: Path, plan: TrainingPlan, tell: Tell, folders: set[Path]) -> Iterator[Cube]:
+    """The cube in `path`, or the cubes in this folder; `folders` were visited, links may lead back to them."""
     try:
         if not path.is_dir() or is_one_scene(path):
             yield open_cube(path, plan.variable, plan.axes, plan.nodata)
@@ -169,12 +171,12 @@ def _cubes_in(path: Path, plan: TrainingPlan, tell: Watch, folders: set[Path]) -
         return
     if path.resolve() not in folders:
         folders.add(path.resolve())
-        made = _results_in(path)
+        made = _own_results_in(path)
         results = [child for child in children if child.name in made]
         if results:
             tell(Note(f"left out: {len(results)} files in {path} that pdenet made"))
         others = [child for child in children if child not in results]
-        aside = _accessories(others, plan)
+        aside = _masks_and_pictures(others, plan)
         if aside:
             names = ", ".join(sorted({cube.name for cube in aside.values()}))
             way = "they look like masks or pictures beside cubes; give their names to train on them"
@@ -184,16 +186,15 @@ def _cubes_in(path: Path, plan: TrainingPlan, tell: Watch, folders: set[Path]) -
                 yield from _cubes_in(child, plan, tell, folders)
 
 
-def _accessories(paths: Sequence[Path], plan: TrainingPlan) -> dict[Path, Path]:
-    """What lies beside the cubes of a folder and is none, and the path that each has as a cube.
+def _masks_and_pictures(paths: Sequence[Path], plan: TrainingPlan) -> dict[Path, Path]:
+    """The masks, quick looks and geometry maps that lie beside the cubes of a folder, with their path as a cube.
 
-    Products come with masks, quick looks and maps of geometry: these have few bands, or are the shape of another
-    cube whose numbers need more than their 8 bits.
+    They have few bands, or they are 8-bit and have the shape of a cube with a larger data type.
     """
     found: dict[Path, tuple[Path, CubeMeta]] = {}
     for path in paths:
-        with suppress(PdenetError, OSError):  # who looks into it is told why
-            if path.is_file():  # a folder that is a cube was made to be one
+        with suppress(PdenetError, OSError):  # `_cubes_in` says why
+            if path.is_file():  # a folder that is a cube is never a mask
                 with open_cube(path, plan.variable, plan.axes) as cube:
                     found[path] = cube.path, cube.meta
     metas = [meta for _, meta in found.values()]
@@ -206,8 +207,8 @@ def _accessories(paths: Sequence[Path], plan: TrainingPlan) -> dict[Path, Path]:
     }
 
 
-def _results_in(folder: Path) -> set[str]:
-    """What may be in a folder that pdenet made: reports and all that they tell of, and what training leaves."""
+def _own_results_in(folder: Path) -> set[str]:
+    """The names of files in a folder that pdenet made: reports and their outputs, models and their logs."""
     reports = {path: report for path in folder.glob(f"*{REPORT}") if (report := Report.read(path)) is not None}
     paths = [folder / Path(name).name for report in reports.values() for name in report.outputs.values()]
     written = [path for path in paths if path.suffix.lower() in writable_suffixes()]
@@ -242,24 +243,26 @@ def _recipe(plan: TrainingPlan, init: Model | None) -> Recipe:
     changes = {name: value for name, value in (plan.changes or {}).items() if value is not None}
     recipe = recipe_for(plan.recipe, network, plan.degradation.scale)
     if init is not None:
-        recipe = replace(recipe, lr=recipe.lr / GENTLER)
+        recipe = replace(recipe, lr=recipe.lr / INIT_RATE_DIVISOR)
     return replace(recipe, **changes)
 
 
 def _budget(plan: TrainingPlan, patches: Patches) -> Budget:
+    """The length of the run: as the user gave it, else that of the recipe."""
     if plan.minutes is not None or plan.steps is not None:
-        return _length(plan)
+        return _asked_budget(plan)
     if patches.recipe.name == "paper":
         return Budget(steps=patches.steps_of(PAPER_EPOCHS))
     return Budget(seconds=3600.0)
 
 
-def _length(plan: TrainingPlan) -> Budget:
-    """How long the run is to be, as the user said."""
+def _asked_budget(plan: TrainingPlan) -> Budget:
+    """The length of the run as the user gave it."""
     return Budget(plan.steps, None if plan.minutes is None else 60 * plan.minutes)
 
 
 def _spec(plan: TrainingPlan, trainer: Trainer, scenes: Sequence[Scene], origin: dict[str, Any]) -> ModelSpec:
+    """The description of the model to be trained."""
     network = trainer.network
     return ModelSpec(
         network=name_of(network),

@@ -1,4 +1,4 @@
-"""Scenes whose truth is known: how a user wants them read, and the part that is compared."""
+"""Scenes whose truth is known: settings, reading, and the part that is compared."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from pdenet_cli.reading import Reading
 from pdenet_cli.report import versions
 from pdenet_cli.training.data import held_out, sha256_of
 
+Watch = Callable[[str, int, int], None]  # what is being done, tiles done, tiles in all
+Say = Callable[[str], None]
+
 
 @dataclass(frozen=True)
 class TruthSettings:
@@ -31,16 +34,16 @@ class TruthSettings:
     bands: slice | None = None
     variable: str | None = None
     axes: str | None = None
-    nodata: float | None = None  # the number that stands for nothing, None: what the file says
-    look: bool = False  # gather pictures and spectra too
-    pixels: tuple[tuple[int, int], ...] = ()
+    nodata: float | None = None  # None: as declared in the file
+    look: bool = False  # also make pictures and spectra
+    pixels: tuple[tuple[int, int], ...] = ()  # (row, column) whose spectra are wanted; empty: some are chosen
     memory: int | None = None
-    uncertainty: bool = False  # judge the uncertainty of models that have samples too
-    level: float | None = None  # of the intervals; None: that of the calibrations, or the usual one
+    uncertainty: bool = False  # also assess the uncertainty of models that give several samples
+    level: float | None = None  # of the intervals; None: that of the calibrations, else the default
     ensemble: str | None = None  # None: each model as it was calibrated, else masks
-    kernel: str | None = None  # how truths are made coarse; None: as the models have learned
-    fwhm: float | None = None  # of a Gaussian kernel, or of the lens before an area
-    noise: float | None = None  # None: as the models have learned
+    kernel: str | None = None  # of the degradation; None: as in the models' training
+    fwhm: float | None = None  # of a Gaussian kernel, or of the lens in front of an area kernel
+    noise: float | None = None  # None: as in the models' training
 
     def __post_init__(self) -> None:
         for name, table in (("protocol", tuple(PROTOCOLS)), ("part", tuple(PARTS)), ("ensemble", ENSEMBLES)):
@@ -49,15 +52,15 @@ class TruthSettings:
 
     @property
     def alone(self) -> bool:
-        """Whether the part is cut out before it is made coarse, so that no system sees what lies around it."""
+        """Whether the part is cut out before it is degraded, so that no system sees its surroundings."""
         return self.part == LOWER_RIGHT_ALONE
 
     def degradation(self, learned: Degradation) -> Degradation:
-        """How truths are made coarse for a model that has `learned` from coarse cubes made in this way."""
+        """The degradation of truths for a model that was trained for `learned`."""
         return learned.changed(self.kernel, self.fwhm, self.noise)
 
     def job(self, scale: int) -> dict[str, Any]:
-        """What of this decides the result."""
+        """The settings that decide the result, for the report."""
         return {
             "protocol": self.protocol,
             "scale": scale,
@@ -70,12 +73,13 @@ class TruthSettings:
 
 
 def open_truth(path: Path, settings: TruthSettings) -> Cube:
+    """The cube in `path`, read as the settings say."""
     cube = open_cube(path, settings.variable, settings.axes, settings.nodata)
     return cube if settings.bands is None else cube.with_bands(settings.bands)
 
 
 def first_repeated(scenes: Sequence[Path], settings: TruthSettings) -> Path | None:
-    """The first scene that was there before, maybe by another of its files; None: all differ."""
+    """The first scene that is given again, perhaps by another of its files; None if all differ."""
     seen: set[Path] = set()
     for scene in scenes:
         own, _ = files_of(scene, settings.variable, settings.axes)
@@ -97,9 +101,9 @@ def refuse_to_replace(outputs: Sequence[Path], scenes: Sequence[Path], settings:
 
 
 def trained_on(path: Path, settings: TruthSettings, spec: ModelSpec) -> bool:
-    """Whether a model has learned from what it is tried on: these very numbers, whichever bands are compared."""
+    """Whether a model was trained on this cube, whichever of its bands are compared now."""
     facts = list(spec.learned_from())
-    if not facts or settings.part != "whole":  # training keeps away from the other part
+    if not facts or settings.part != "whole":  # training leaves the other part out
         return False
     with open_truth(path, replace(settings, bands=None)) as cube:
         shape = list(cube.meta.shape())
@@ -113,10 +117,10 @@ def truth_view(
     settings: TruthSettings,
     multiple: int,
     count: int | None,
-    say: Callable[[str], None] = lambda text: None,
+    say: Say = lambda text: None,
 ) -> View:
-    """What is compared of a truth: the bands for networks that take `count` of them, None for any number, and of
-    the part that was asked for a `multiple` of pixels. `say` is told what looks wrong.
+    """What is compared of a truth: the bands for a network that takes `count` of them, None for any number, and
+    the part that was asked for, cut to a `multiple` of pixels. `say` gets notes on suspicious values.
     """
     reading = Reading.of(cube, count, settings.value_range)
     for note in reading.survey.notes:
