@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pdenet_cli import open_cube
 from pdenet_cli.calibration import EDGE, KEY, LEVELS, RATIOS, Calibration, Errors, spread, strata, unseen
 from pdenet_cli.cli.calibrate import calibrate as calibrate_command
-from pdenet_cli.cli.evaluate import SAMPLES, evaluate
+from pdenet_cli.cli.evaluate import evaluate
 from pdenet_cli.cli.upscale import uncertainty, upscale
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
@@ -532,7 +532,7 @@ def test_intervals_are_calibrated_for_another_lens_and_noise_than_the_models_own
 
 def test_a_model_calibrated_as_usual_is_used_as_usual():
     defaults = [inspect.signature(command).parameters["samples"].default for command in SAMPLING]
-    assert {int(default or SAMPLES) for default in defaults} == {8}
+    assert {int(default or DEFAULT_SAMPLES) for default in defaults} == {8}
 
 
 def test_a_folder_is_never_replaced_by_a_model(scenes, models, tmp_path):

@@ -19,10 +19,19 @@ from pdenet_cli import CubeMeta, create_cube, open_cube
 from pdenet_cli.cube import Cube
 from pdenet_cli.models import Model, ModelSpec, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet
-from pdenet_cli.pages import sight as sights
+from pdenet_cli.pages import overview as overviews
 from pdenet_cli.pages.chart import ordinal
+from pdenet_cli.pages.overview import (
+    Overview,
+    Packed,
+    Spectra,
+    breaks,
+    packed,
+    round_levels,
+    shares_above,
+    spectra_of,
+)
 from pdenet_cli.pages.risk import risk_png
-from pdenet_cli.pages.sight import Packed, Sight, Spectra, breaks, packed, round_levels, shares_above, spectra_of
 from pdenet_cli.pages.uncertainty import Facts, from_cubes, share_text, uncertainty_page
 from pdenet_cli.picture import coloured, map_quicklook, quicklook
 from pdenet_cli.report import Report
@@ -91,7 +100,7 @@ def test_a_map_is_read_once_for_its_three_colours(monkeypatch):
 def test_spectra_read_in_strips_are_every_so_many_th_pixel_of_the_cube(rows, columns, bands, step, at_once):
     pixels = np.arange(bands * rows * columns, dtype="<i4").reshape(bands, rows, columns)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sights, "BLOCK_VALUES", at_once)
+        patch.setattr(overviews, "BLOCK_VALUES", at_once)
         got = spectra_of(in_memory(pixels, nodata=3), step)
     wanted = np.where(pixels == 3, np.nan, pixels)[:, ::step, ::step]
     np.testing.assert_array_equal(got, wanted)
@@ -220,18 +229,18 @@ def test_levels_and_shares_are_those_of_all_pixels():
     risk = np.arange(1, ROWS * COLUMNS + 1, dtype="<f4").reshape(1, ROWS, COLUMNS)
     risk[0, 0] = np.nan
     cube = in_memory(risk, nodata=float("nan"))
-    sight = Sight.of(some_cubes()["mean"], cube, longest=20)
-    assert (sight.step, sight.risk.shape) == (3, (14, 20))
-    for level, share in sight.levels:
+    overview = Overview.of(some_cubes()["mean"], cube, longest=20)
+    assert (overview.step, overview.risk.shape) == (3, (14, 20))
+    for level, share in overview.levels:
         assert share == (risk[np.isfinite(risk)] > level).mean()
-    assert sight.more
-    assert sight.top == pytest.approx(np.nanpercentile(risk[0, ::3, ::3], 99.5))
+    assert overview.more
+    assert overview.top == pytest.approx(np.nanpercentile(risk[0, ::3, ::3], 99.5))
 
 
 def test_a_map_with_a_single_bright_pixel_has_a_colour_for_it():
     risk = np.zeros((1, ROWS, COLUMNS), "<f4")
     risk[0, 3, 3] = 7
-    assert Sight.of(some_cubes()["mean"], in_memory(risk)).top == 7
+    assert Overview.of(some_cubes()["mean"], in_memory(risk)).top == 7
 
 
 # Levels.
@@ -242,7 +251,7 @@ def test_a_map_with_a_single_bright_pixel_has_a_colour_for_it():
 def test_levels_are_inside_the_map_and_shares_do_not_depend_on_the_cut(values, parts):
     risk = np.array([[*values, np.nan]], np.float32)
     levels = round_levels(risk)
-    assert 1 <= len(levels) <= sights.MOST_LEVELS
+    assert 1 <= len(levels) <= overviews.MOST_LEVELS
     assert list(levels) == sorted(set(levels))
     whole = shares_above(iter([risk]), levels)
     assert whole == shares_above(iter(np.array_split(risk, parts, axis=1)), levels)
@@ -421,10 +430,10 @@ def browser(tmp_path_factory):
 def opened(browser, tmp_path):
     """Writes a page of some cubes and opens it, at an address within it."""
 
-    def open_page(cubes, where="", facts=FACTS, longest=sights.LONGEST, most=sights.MOST_VALUES):
+    def open_page(cubes, where="", facts=FACTS, longest=overviews.LONGEST_SIDE, most=overviews.MOST_VALUES):
         interval = cubes["low"], cubes["high"]
         spectra = Spectra.of(cubes["mean"], cubes["risk"], interval, level=facts.level, most_values=most)
-        text = uncertainty_page(Sight.of(cubes["mean"], cubes["risk"], longest), spectra, facts)
+        text = uncertainty_page(Overview.of(cubes["mean"], cubes["risk"], longest), spectra, facts)
         path = tmp_path / "page with a space.html"
         path.write_text(text, encoding="utf-8")
         browser.complaints.clear()

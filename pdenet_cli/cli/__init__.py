@@ -65,11 +65,11 @@ def _memory_hint() -> str:
 
 def main() -> None:
     """Run `pdenet`; every failure that a user can act on ends in one line and its exit code."""
-    # torch's threads spin while they wait for each other; beside other programs that is most of their time.
+    # OpenMP threads spin while they wait; beside other programs that wastes most of their time.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # A name that the terminal cannot show is no reason to fail.
+            # File names may have characters that the terminal cannot show.
             stream.reconfigure(errors="backslashreplace")
     try:
         app()

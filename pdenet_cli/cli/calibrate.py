@@ -34,7 +34,7 @@ def calibrate(
             help="Widen until the level is proved for new scenes, not only met here.",
         ),
     ] = False,
-    part: options.Part = "whole",
+    part: options.ComparedPart = "whole",
     samples: Annotated[
         int,
         typer.Option(
@@ -66,7 +66,7 @@ def calibrate(
     model has not seen and that resemble those it will be used on.
     """
     from pdenet_cli.networks.runtime import use_threads
-    from pdenet_cli.tools.calibrate import calibrate as run
+    from pdenet_cli.tools.calibrate import calibrate as calibrate_model
     from pdenet_cli.tools.truths import TruthSettings
 
     use_threads(threads)
@@ -74,7 +74,7 @@ def calibrate(
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
         task = progress.add_task("", total=None)
-        done = run(
+        done = calibrate_model(
             model,
             scenes,
             output,

@@ -1,4 +1,4 @@
-"""Where the commands print: results to standard output, everything else to standard error."""
+"""Consoles: results go to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ err = rich.console.Console(highlight=False, soft_wrap=True, emoji=False, stderr=
 
 
 def print_error(error: PdenetError) -> None:
-    """Print an error as the one line that a user reads."""
+    """Print an error as one line."""
     err.print(f"[bold red]pdenet:[/] {rich.markup.escape(' '.join(str(error).split()))}")
 
 
 def size_text(count: float) -> str:
-    """Bytes as a person says it: 1.55 MB."""
+    """Bytes in words: 1.55 MB."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 999.5:  # which three digits show as 1000
             return f"{count:.3g} {unit}"
@@ -28,7 +28,7 @@ def size_text(count: float) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """A time as a person says it: 12 s, 3 min, 2 h 10 min."""
+    """Seconds in words: 12 s, 3 min, 2 h 10 min."""
     if seconds < 100:
         return f"{seconds:.3g} s"
     minutes = round(seconds / 60)

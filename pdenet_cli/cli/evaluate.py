@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pdenet_cli.tools.truths import TruthSettings
 
 
-SAMPLES = "8"
-WIDE_TERMINAL = 90  # columns of a terminal that has room for every metric; --json, --csv and --html always do
-WORSE_MARK = "!"  # before a difference for the worse
+DEFAULT_SAMPLES = "8"
+WIDE_TERMINAL = 90  # columns that a table of every metric needs; a narrower one leaves UIQI out
+WORSE_MARK = "!"  # before a difference that is worse than the baseline
 
 
 class PixelCommand(TyperCommand):
@@ -67,11 +67,11 @@ def evaluate(
             help=f"{options.SAMPLES} A list (1,2,5,10,20) shows how scores change with N. With --uncertainty: one "
             "number.",
             metavar="N",
-            show_default=SAMPLES,
+            show_default=DEFAULT_SAMPLES,
         ),
     ] = None,
     protocol: Annotated[str, typer.Option(help="Metric definitions to use: pdenet, mcnet, sspsr.")] = "pdenet",
-    part: options.Part = "whole",
+    part: options.ComparedPart = "whole",
     scale: Annotated[
         int | None,
         typer.Option(
@@ -142,8 +142,10 @@ def evaluate(
     look, pixels = html is not None, parse_pixels(pixel or ())
     settings = settings_of(TruthSettings, context, look=look, pixels=pixels)
     refuse_to_replace(files_to_write, files, settings)
-    evaluation = _evaluate(files, model or [], parse_samples(samples or SAMPLES), scale, seed, device, settings)
-    # First of all on the screen: what took hours must not be lost to a full disk.
+    evaluation = _evaluate(
+        files, model or [], parse_samples(samples or DEFAULT_SAMPLES), scale, seed, device, settings
+    )
+    # Printed before files are written: a full disk must not lose the work of hours.
     if as_json:
         print(json.dumps(evaluation.to_dict(), indent=2), flush=True)
     else:
@@ -220,7 +222,7 @@ def _show(evaluation: Evaluation) -> None:
 
 def _table(title: str, table: Mapping[str, MetricValues], evaluation: Evaluation) -> Table:
     shown = Table(title=escape(title), title_justify="left", box=None, pad_edge=False, collapse_padding=True)
-    shown.add_column(overflow="fold")  # where the terminal is narrow, names give way to numbers
+    shown.add_column(overflow="fold")  # on a narrow terminal names are folded, not numbers
     metrics = [metric for metric in evaluation.metrics if out.width >= WIDE_TERMINAL or metric.name != "UIQI"]
     for metric in metrics:
         shown.add_column(f"{metric.name}\n{metric.direction}", justify="right", no_wrap=True)

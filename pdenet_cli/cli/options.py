@@ -10,8 +10,8 @@ import typer
 from pdenet_cli.errors import UsageError
 
 
-def _seed(number: int) -> int:
-    # A maximum of the option itself would stand in every --help, with its 19 digits.
+def _check_seed(number: int) -> int:
+    # As a `max` of the option, its 19 digits would be in every --help.
     if number >= 2**63:
         raise UsageError(f"--seed {number}: too large. Use a number below 2^63.")
     return number
@@ -37,7 +37,7 @@ Range = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]
-Seed = Annotated[int, typer.Option(help="Seed of all random draws.", min=0, callback=_seed)]
+Seed = Annotated[int, typer.Option(help="Seed of all random draws.", min=0, callback=_check_seed)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
 Threads = Annotated[int | None, typer.Option(help="CPU cores to use.", show_default="all")]
 Scale = Annotated[
@@ -55,7 +55,7 @@ Ensemble = Annotated[
         show_default="as the model was calibrated, else masks",
     ),
 ]
-Part = Annotated[
+ComparedPart = Annotated[
     str,
     typer.Option(
         help="What to compare: whole (the whole scene), lower-right (the quarter that pdenet train never trains "

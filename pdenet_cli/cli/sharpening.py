@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from pdenet_cli.inference import Posterior
     from pdenet_cli.tools.sharpen import Forecast, Job, Settings
 
-LOG_EVERY = 60  # seconds, where no bar moves
+LOG_EVERY = 60  # seconds between lines of progress where no bar can be shown
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Which sub-networks a user asks for."""
+    """The options that choose the model and its samples."""
 
     scale: int | None
     model: str | None
@@ -57,12 +57,12 @@ def sharpen(
     as_json: bool,
     folder: bool = False,
 ) -> None:
-    """Sharpen each scene; where one of several fails the others go on, and a table at the end says why."""
+    """Sharpen each scene; if one of several fails the others go on, and a table at the end says why."""
     from pdenet_cli.tools.naming import distinct_scenes, output_paths
 
     posterior = draws.posterior()
     scenes = distinct_scenes(scenes, settings.variable, settings.axes)
-    with _left_if_used(output):
+    with _removed_if_empty(output):
         paths = output_paths(scenes, output, posterior.network.scale, folder=folder)
         told, failed = _sharpen_each(scenes, paths, posterior, settings, dry_run, as_json)
     if as_json:
@@ -77,8 +77,8 @@ def sharpen(
 
 
 @contextmanager
-def _left_if_used(folder: Path) -> Iterator[None]:
-    """A folder that is made in here stays only if something is in it: a refusal or a dry run leaves nothing."""
+def _removed_if_empty(folder: Path) -> Iterator[None]:
+    """Remove a folder that was made meanwhile and is empty: a refusal or a dry run leaves nothing."""
     new = not folder.exists()
     try:
         yield
@@ -95,7 +95,7 @@ def _sharpen_each(
     dry_run: bool,
     as_json: bool,
 ) -> tuple[list[dict[str, Any]], dict[Path, PdenetError]]:
-    """What is to be told of each scene, and which of several failed for what reason."""
+    """The report or forecast of each scene, and why scenes failed."""
     from pdenet_cli.tools.sharpen import Job
 
     told: list[dict[str, Any]] = []
@@ -107,7 +107,7 @@ def _sharpen_each(
                     forecast = job.forecast()
                     told.append(asdict(forecast))
                 else:
-                    _work(job, scene, f"{scene.name}: " if len(scenes) > 1 else "")
+                    _run_job(job, scene, f"{scene.name}: " if len(scenes) > 1 else "")
                     told.append(asdict(job.report))
         except Exception as error:
             if len(scenes) == 1:
@@ -122,10 +122,10 @@ def _sharpen_each(
     return told, failed
 
 
-def _work(job: Job, scene: Path, about: str) -> None:
-    """Run a job where a user sees it go: a bar on a terminal, now and then a line in a log.
+def _run_job(job: Job, scene: Path, about: str) -> None:
+    """Run a job and show its progress: a bar on a terminal, else a line now and then.
 
-    `about` begins what is said of the scene.
+    `about` begins every message about the scene.
     """
     columns = (
         TextColumn(escape(scene.name)),

@@ -100,7 +100,7 @@ def train(
     started = time.monotonic()
     from pdenet_cli.degradation import Degradation
     from pdenet_cli.tools.train import TrainingPlan
-    from pdenet_cli.tools.train import train as run
+    from pdenet_cli.tools.train import train as train_model
 
     plan = settings_of(
         TrainingPlan,
@@ -110,7 +110,7 @@ def train(
         changes=dict(batch=batch, patch=patch, bands=patch_bands, lr=lr),
     )
     with _Watch() as watch:
-        trained = run(
+        trained = train_model(
             plan,
             output,
             resume=resume,
@@ -129,7 +129,7 @@ def train(
 
 
 def _stop_on_signal() -> Callable[[], bool]:
-    """Whether Ctrl-C was pressed (or a scheduler asked to end); a second one ends at once, without saving."""
+    """A function that is true after Ctrl-C or SIGTERM; a second signal ends at once, without saving."""
     asked: list[int] = []
 
     def ask(number: int, frame: Any) -> None:
@@ -143,7 +143,7 @@ def _stop_on_signal() -> Callable[[], bool]:
 
 
 class _Watch:
-    """Shows a run while it goes: a bar on a terminal, and a line for every validation."""
+    """Shows the progress of a run: a bar on a terminal, and a line for every validation."""
 
     def __init__(self) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"))

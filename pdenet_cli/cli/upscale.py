@@ -1,4 +1,4 @@
-"""`pdenet upscale` and `pdenet uncertainty`: one road, with other outputs at its end."""
+"""`pdenet upscale` and `pdenet uncertainty`: the same work with different outputs."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Results as pages and plots for people: one file each, nothing to load."""
+"""Results as HTML pages and plots; each page is one file that loads nothing else."""

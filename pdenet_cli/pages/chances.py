@@ -1,4 +1,4 @@
-"""The chances that a network has learned, as a picture: which channels its units take part with, and which not."""
+"""The mask probabilities that a network has learned, as a picture."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Chances = NDArray[np.floating]  # one for each channel
+Chances = NDArray[np.floating]  # the probability that each channel takes part
 
 
 @dataclass(frozen=True)
 class UnitChances:
-    """The learned chances of one unit: of its inputs (none in units that have no choice), and of its two paths."""
+    """The probabilities of one unit: of its inputs (empty if it has no choice) and in its two paths."""
 
     inputs: Chances
     spectral: Chances
@@ -61,7 +61,7 @@ def draw_chances(stages: Sequence[Sequence[UnitChances]], title: str) -> bytes:
 
 
 def _grid(rows: Sequence[Chances]) -> NDArray[np.float64]:
-    """Rows of different lengths side by side; NaN where a row has no channel."""
+    """Rows of different lengths as one array; NaN where a row has no channel."""
     grid = np.full((len(rows), max(map(len, rows))), np.nan)
     for line, values in zip(grid, rows, strict=True):
         line[: len(values)] = values

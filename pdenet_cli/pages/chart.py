@@ -1,4 +1,4 @@
-"""Line charts as inline SVG: small, sharp at any size, nothing to load."""
+"""Line charts as inline SVG."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from html import escape
 
 import numpy as np
 
-WIDTH, HEIGHT = 640, 280
-LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 44
+WIDTH, HEIGHT = 640, 280  # of the whole chart, in SVG units
+LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 44  # margins around the plot
 
 
 @dataclass(frozen=True)
 class Stroke:
-    """How a line is drawn; the dashes tell it apart where colours do not."""
+    """How a line is drawn; dashes help where colours do not."""
 
     colour: str
     dashes: str = ""
     width: float = 1.8
 
 
-# Okabe and Ito's colours, which people with any colour vision tell apart; their yellow is too light for lines.
+# Okabe and Ito's colours, distinct with any colour vision; without their yellow, which is too light for lines.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 DASHES = ("", "7 3", "2 2")
 
 
 def strokes(systems: Sequence[str], grey: str | None, black: str | None = None) -> dict[str, Stroke]:
-    """A stroke for each system: one may be grey (what others are measured by), one more black (the truth)."""
+    """A stroke for each system: the baseline may be `grey`, and the truth `black`."""
     fixed = {grey: Stroke("#767676", "5 3"), black: Stroke("#111111", width=2.4)}
     others = [name for name in systems if name not in fixed]
     drawn = {
@@ -46,12 +46,12 @@ class Line:
     x: Sequence[float]
     y: Sequence[float]
     stroke: Stroke
-    spread: Sequence[float] = field(default=())  # half the length of a bar through each value
-    marked: bool = False
+    spread: Sequence[float] = field(default=())  # half the length of an error bar at each value
+    marked: bool = False  # draw a point at each value
 
 
 def line_chart(lines: Sequence[Line], across: str, up: str, title: str) -> str:
-    """The lines in one chart; `across` and `up` name the axes, `title` is read aloud to who cannot see it."""
+    """The lines in one chart; `across` and `up` name the axes, `title` is for screen readers."""
     shown = [(x, y) for line in lines for x, y in _ends(line) if math.isfinite(x) and math.isfinite(y)]
     xs, ys = zip(*shown, strict=True) if shown else ((0.0, 1.0), (0.0, 1.0))
     horizontal = Axis(min(xs), max(xs), LEFT, WIDTH - RIGHT, 9)
@@ -72,7 +72,7 @@ def line_chart(lines: Sequence[Line], across: str, up: str, title: str) -> str:
 
 
 def legend(drawn: Mapping[str, Stroke]) -> str:
-    """Which line is which."""
+    """The names of the lines with their strokes."""
     items = (
         f'<li><svg viewBox="0 0 32 10" aria-hidden="true"><line x1="0" x2="32" y1="5" y2="5" stroke="{s.colour}" '
         f'stroke-width="{s.width + 0.6}" stroke-dasharray="{s.dashes or "none"}"/></svg>{escape(name)}</li>'
@@ -82,7 +82,7 @@ def legend(drawn: Mapping[str, Stroke]) -> str:
 
 
 class Axis:
-    """From values to places, with round numbers at its ticks."""
+    """Maps values to positions in the chart, with at most `most` intervals between round ticks."""
 
     def __init__(self, low: float, high: float, start: float, end: float, most: int, room: float = 0.0) -> None:
         span = (high - low) or max(abs(high), 1.0) * 0.1
@@ -131,7 +131,7 @@ def _drawn(line: Line, horizontal: Axis, vertical: Axis) -> Iterator[str]:
 
 
 def _runs(places: Sequence[tuple[float, float]]) -> Iterator[list[tuple[float, float]]]:
-    """The places in unbroken runs."""
+    """Runs of finite positions."""
     run: list[tuple[float, float]] = []
     for place in (*places, (math.nan, math.nan)):
         if all(map(math.isfinite, place)):

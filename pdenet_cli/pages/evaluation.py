@@ -1,4 +1,4 @@
-"""An evaluation as one HTML page: tables, colours, errors, spectra and curves; no scripts, nothing to load."""
+"""An evaluation as one HTML page: tables, pictures, spectra and curves, without scripts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pdenet_cli.pages.chart import Line, Stroke, legend, line_chart, ordinal, st
 from pdenet_cli.pages.trust import trust_charts, trust_tables
 from pdenet_cli.picture import Picture, coloured, data_uri
 
-COLOUR_MAP = "inferno"  # even steps to the eye, with any colour vision and in grey
+COLOUR_MAP = "inferno"  # perceptually uniform, with any colour vision and in grey
 
 STYLE = """
 :root { color-scheme: light; --ink: #1d2329; --soft: #5b6670; --rule: #dde2e6;

@@ -1,4 +1,4 @@
-"""A map of how far to trust a scene as a picture to put into a report: colours, their numbers, a legend."""
+"""An uncertainty map as a picture for a report: colours, a colour bar, a legend."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import warnings
 
 import numpy as np
 
-from pdenet_cli.pages.sight import Map, upper_end
+from pdenet_cli.pages.overview import MergedMap, upper_end
 
-COLOURS = "cividis"  # even steps to the eye, with any colour vision and in grey
-INCHES = 7.0  # the longer side of the map
+COLOURS = "cividis"  # perceptually uniform, with any colour vision and in grey
+INCHES = 7.0  # longer side of the map
 DPI = 150
 
 
-def risk_png(risk: Map, title: str, unit: str, step: int = 1) -> bytes:
+def risk_png(risk: MergedMap, title: str, unit: str, step: int = 1) -> bytes:
     """The map as a PNG with a colour bar in `unit`; its axes count the pixels of the scene, from 0."""
     from matplotlib.figure import Figure  # without pyplot: no display, no global state
     from matplotlib.patches import Patch
@@ -24,8 +24,8 @@ def risk_png(risk: Map, title: str, unit: str, step: int = 1) -> bytes:
     size = max(columns * scale, 3.5) + 1.6, max(rows * scale, 2.5) + 1.2
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
-    axes.set_title(title.replace("$", r"\$"), fontsize=10, wrap=True)  # a name is no formula
-    axes.patch.set(facecolor="0.80", edgecolor="0.55", hatch="////")  # seen where the map has nothing
+    axes.set_title(title.replace("$", r"\$"), fontsize=10, wrap=True)  # $ would start a formula
+    axes.patch.set(facecolor="0.80", edgecolor="0.55", hatch="////")  # shows through where there is no data
     extent = (-0.5, columns * step - 0.5, rows * step - 0.5, -0.5)
     top = upper_end(risk)
     image = axes.imshow(
@@ -42,6 +42,6 @@ def risk_png(risk: Map, title: str, unit: str, step: int = 1) -> bytes:
         figure.legend(handles=[patch], loc="outside lower right", fontsize=8, frameon=False)
     picture = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in letters that the font lacks shows boxes
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # boxes for letters that the font lacks are fine
         figure.savefig(picture, format="png", dpi=DPI)
     return picture.getvalue()

@@ -8,12 +8,13 @@ from html import escape
 from pdenet_cli.evaluation.uncertainty import INTERVAL, Measure, Trust, mean_trust, measures_by_kind
 from pdenet_cli.pages.chart import Line, Stroke, legend, line_chart
 
-STD, HALF_WIDTH, BEST, CHANCE = "standard deviation", "interval", "best ranking", "random ranking"
+STD_LINE, INTERVAL_LINE = "standard deviation", "interval"
+BEST_LINE, RANDOM_LINE = "best ranking", "random ranking"
 STROKES = {
-    STD: Stroke("#0072b2"),
-    HALF_WIDTH: Stroke("#d55e00", "7 3"),
-    BEST: Stroke("#111111", width=2.4),
-    CHANCE: Stroke("#767676", "5 3"),
+    STD_LINE: Stroke("#0072b2"),
+    INTERVAL_LINE: Stroke("#d55e00", "7 3"),
+    BEST_LINE: Stroke("#111111", width=2.4),
+    RANDOM_LINE: Stroke("#767676", "5 3"),
 }
 
 
@@ -48,7 +49,7 @@ def _table(caption: str, measures: tuple[Measure, ...], rows: Mapping[str, Mappi
 
 
 def trust_charts(trust: Trust, where: str) -> str:
-    """Sparsification, errors by bins of uncertainty, and what intervals of every level hold."""
+    """Charts of sparsification, of errors by bins of uncertainty, and of coverage by level."""
     charts = [_sparsification(trust, where), *_bins(trust, where)]
     if trust.reliability:
         charts.append(_reliability(trust, where))
@@ -62,7 +63,7 @@ def _figure(lines: list[Line], across: str, up: str, title: str, says: str) -> s
 
 
 def _sparsification(trust: Trust, where: str) -> str:
-    names = {"std": STD, "interval": HALF_WIDTH, "best": BEST, "random": CHANCE}
+    names = {"std": STD_LINE, "interval": INTERVAL_LINE, "best": BEST_LINE, "random": RANDOM_LINE}
     lines = [
         Line(name, [float(k) for k in range(len(trust.curves[key]))], trust.curves[key], STROKES[name])
         for key, name in names.items()
@@ -73,11 +74,14 @@ def _sparsification(trust: Trust, where: str) -> str:
 
 
 def _bins(trust: Trust, where: str) -> Iterator[str]:
-    for key, name, what in (("std", STD, "standard deviation"), ("interval", HALF_WIDTH, "half width at 68.3 %")):
+    for key, name, what in (
+        ("std", STD_LINE, "standard deviation"),
+        ("interval", INTERVAL_LINE, "half width at 68.3 %"),
+    ):
         if key in trust.bins:
             numbers = [float(i + 1) for i in range(len(trust.bins[key]))]
             lines = [
-                Line("error", numbers, trust.bins[f"error by {key}"], STROKES[BEST], marked=True),
+                Line("error", numbers, trust.bins[f"error by {key}"], STROKES[BEST_LINE], marked=True),
                 Line(name, numbers, trust.bins[key], STROKES[name], marked=True),
             ]
             says = f"Pixels in tenths by their {what}: root mean square error and {what} of each tenth."
@@ -87,8 +91,8 @@ def _bins(trust: Trust, where: str) -> Iterator[str]:
 def _reliability(trust: Trust, where: str) -> str:
     nominal, met = ([100 * share for share in trust.reliability[name]] for name in ("nominal", "met"))
     lines = [
-        Line("nominal", [nominal[0], nominal[-1]], [nominal[0], nominal[-1]], STROKES[CHANCE]),
-        Line("measured", nominal, met, STROKES[HALF_WIDTH], marked=True),
+        Line("nominal", [nominal[0], nominal[-1]], [nominal[0], nominal[-1]], STROKES[RANDOM_LINE]),
+        Line("measured", nominal, met, STROKES[INTERVAL_LINE], marked=True),
     ]
     says = "Reliability: the fraction of true values inside the intervals of each level."
     return _figure(lines, "nominal level, %", "inside, %", f"Reliability, {where}", says)

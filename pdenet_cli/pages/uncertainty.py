@@ -1,6 +1,6 @@
-"""`pdenet uncertainty` as one HTML page: colours beside a map of trust, and any pixel's spectrum with its band.
+"""`pdenet uncertainty` as one HTML page: colours beside an uncertainty map, and the spectrum of any pixel.
 
-The page holds all it needs and loads nothing; its script draws what the pointer or the arrow keys choose.
+The page loads nothing else; its script draws the pixel that the pointer or the arrow keys choose.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ import numpy as np
 
 from pdenet_cli.cube import Cube
 from pdenet_cli.pages.chart import Axis, ordinal
+from pdenet_cli.pages.overview import LONGEST_SIDE, Overview, Packed, Spectra, breaks, packed
 from pdenet_cli.pages.risk import risk_png
-from pdenet_cli.pages.sight import LONGEST, Packed, Sight, Spectra, breaks, packed
 from pdenet_cli.picture import coloured, data_uri, thinned, thinning
 
-NUMBERS = "the file's units"
+FILE_UNITS = "the file's units"
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a page says in words."""
+    """The texts of a page."""
 
     scene: str
     model: str
     samples: int
     map: str  # the name of the map shown
-    says: str  # what it tells
-    unit: str = NUMBERS  # of the map
+    says: str  # what the map shows
+    unit: str = FILE_UNITS  # of the map
     level: float | None = None  # of the interval
-    numbers: str = NUMBERS  # what the spectra are in
-    notes: tuple[str, ...] = ()  # what to bear in mind: a sentence each
-    record: Mapping[str, Any] = field(default_factory=dict)  # how all was made
+    numbers: str = FILE_UNITS  # unit of the spectra
+    notes: tuple[str, ...] = ()  # sentences
+    record: Mapping[str, Any] = field(default_factory=dict)  # how the results were made
 
     @property
     def sign(self) -> str:
-        """What follows a number of the map."""
-        return {NUMBERS: "", "%": " %", "percent": " %"}.get(self.unit, f" {self.unit}")
+        """What follows a value of the map."""
+        return {FILE_UNITS: "", "%": " %", "percent": " %"}.get(self.unit, f" {self.unit}")
 
     @property
     def scale_label(self) -> str:
@@ -58,17 +58,17 @@ def from_cubes(
     """
     interval = None if low is None or high is None else (low, high)
     spectra = Spectra.of(mean, risk, interval, std, facts.level)
-    return uncertainty_page(Sight.of(mean, risk), spectra, facts)
+    return uncertainty_page(Overview.of(mean, risk), spectra, facts)
 
 
 def picture_from_cube(risk: Cube, facts: Facts) -> bytes:
     """The merged map as a PNG with a colour bar, a title and a legend."""
-    step = thinning(risk.meta, LONGEST)
+    step = thinning(risk.meta, LONGEST_SIDE)
     title = f"{facts.scene}: {facts.says}\n{facts.model}, {facts.samples} samples"
     return risk_png(thinned(risk, 0, step).astype(np.float32), title, facts.scale_label, step)
 
 
-def uncertainty_page(sight: Sight, spectra: Spectra, facts: Facts) -> str:
+def uncertainty_page(overview: Overview, spectra: Spectra, facts: Facts) -> str:
     """The page as HTML."""
     spectra, parcel = packed(spectra)
     title = f"{facts.scene}: how far each pixel can be trusted"
@@ -77,21 +77,21 @@ def uncertainty_page(sight: Sight, spectra: Spectra, facts: Facts) -> str:
         f"<h1>{escape(title)}</h1>",
         f'<p class="soft">Model {escape(facts.model)}, {facts.samples} samples{interval}.</p>',
         *(f'<p class="soft">{escape(note)}</p>' for note in facts.notes),
-        *_views(sight, facts),
+        *_views(overview, facts),
         '<output class="told" id="told" aria-live="polite"></output>',
-        f'<p class="soft screen">{_help(sight, spectra)}</p>',
+        f'<p class="soft screen">{_help(overview, spectra)}</p>',
         "<noscript><p>The spectra need JavaScript, which this browser does not run.</p></noscript>",
         *_chart(spectra, facts),
-        *_levels(sight, facts),
+        *_levels(overview, facts),
         *_record(facts),
-        f'<script type="application/json" id="facts">{_for_script(sight, spectra, parcel, facts)}</script>',
+        f'<script type="application/json" id="facts">{_for_script(overview, spectra, parcel, facts)}</script>',
         f'<script type="text/plain" id="spectra">{b64encode(parcel.content).decode()}</script>',
-        f"<script>\n{_beside('uncertainty.js')}</script>",
+        f"<script>\n{_resource('uncertainty.js')}</script>",
     ]
     head = (
         f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<link rel="icon" href="data:,"><title>{escape(title)}</title>\n'
-        f"<style>\n{_beside('uncertainty.css')}</style>"
+        f"<style>\n{_resource('uncertainty.css')}</style>"
     )
     return (
         f'<!doctype html>\n<html lang="en"><head>\n{head}\n</head><body>\n'
@@ -100,22 +100,26 @@ def uncertainty_page(sight: Sight, spectra: Spectra, facts: Facts) -> str:
     )
 
 
-def _views(sight: Sight, facts: Facts) -> Iterator[str]:
-    rows, columns = sight.risk.shape
+def _views(overview: Overview, facts: Facts) -> Iterator[str]:
+    rows, columns = overview.risk.shape
     wide = " wide" if columns > 2.2 * rows else ""
     yield (
         f'<div class="views{wide}" id="views" tabindex="0" role="application" '
         'aria-label="Scene and map. The arrow keys move the chosen pixel." aria-describedby="told">'
     )
-    # A tall scene must not push its spectrum off the screen.
+    # A tall scene must leave room for its spectrum on the screen.
     widest = f"max-width:calc(75vh * {columns / rows:.4f})"
     cross = '<i class="across"></i><i class="down"></i><b></b>'
     pictures = (
-        (sight.colours, f"Colours of the sharpened {facts.scene}", "the sharpened cube"),
-        (coloured(sight.risk, sight.top), f"Map of {facts.map} of {facts.scene}", f"{facts.map}: {facts.says}"),
+        (overview.colours, f"Colours of the sharpened {facts.scene}", "the sharpened cube"),
+        (
+            coloured(overview.risk, overview.top),
+            f"Map of {facts.map} of {facts.scene}",
+            f"{facts.map}: {facts.says}",
+        ),
     )
     for i, (picture, label, caption) in enumerate(pictures):
-        bar = _bar(sight, facts) if i else ""
+        bar = _bar(overview, facts) if i else ""
         image = f'<img src="{data_uri(picture)}" alt="{escape(label, quote=True)}" draggable="false">'
         yield (
             f'<figure><div class="view" style="{widest}">{image}{cross}</div>'
@@ -124,38 +128,38 @@ def _views(sight: Sight, facts: Facts) -> Iterator[str]:
     yield "</div>"
 
 
-def _bar(sight: Sight, facts: Facts) -> str:
-    ramp = coloured(np.linspace(0, sight.top, 256, dtype=np.float32)[None], sight.top)
-    more = " and more" if sight.more else ""
+def _bar(overview: Overview, facts: Facts) -> str:
+    ramp = coloured(np.linspace(0, overview.top, 256, dtype=np.float32)[None], overview.top)
+    more = " and more" if overview.more else ""
     nothing = ""
-    if not np.isfinite(sight.risk).all():
+    if not np.isfinite(overview.risk).all():
         hatched = coloured(np.full((12, 24), np.nan, np.float32), 1)
         nothing = f'<span class="none"><img src="{data_uri(hatched)}" alt="hatched grey"> no data</span>'
     ticks = "".join(
         f'<span style="left:{place:.2f}%">{float(value):g}</span>'
-        for value, place in Axis(0, sight.top, 0, 100, 4).ticks()  # so few that they never meet
-        if place < 95  # the end has its own number
+        for value, place in Axis(0, overview.top, 0, 100, 4).ticks()  # few enough not to overlap
+        if place < 95  # the upper end has its own label
     )
     return (
         f'<div class="bar"><div><img src="{data_uri(ramp)}" alt="colour scale, dark is low">{ticks}</div>'
-        f"<span>{_short(sight.top)}{more}, {escape(facts.unit)}{nothing}</span></div>"
+        f"<span>{_short(overview.top)}{more}, {escape(facts.unit)}{nothing}</span></div>"
     )
 
 
 def _short(value: float) -> str:
-    """Three digits, or all before the point of a number that is not too long for it."""
+    """Three significant digits, or a whole number from 1000 to a million."""
     return f"{value:.0f}" if 1000 <= value < 1e6 else f"{value:.3g}"
 
 
-def _help(sight: Sight, spectra: Spectra) -> str:
+def _help(overview: Overview, spectra: Spectra) -> str:
     words = [
         "Point at a pixel to see its spectrum; a click keeps it, and the arrow keys (with Shift: by 10) move it."
     ]
     words.append("Rows and columns are those of the sharpened cube, counted from 0.")
     if spectra.step > 1:
         words.append(f"To keep this page small it holds the spectrum of every {ordinal(spectra.step)} pixel.")
-    if sight.step > 1:
-        words.append(f"The pictures show every {ordinal(sight.step)} pixel.")
+    if overview.step > 1:
+        words.append(f"The pictures show every {ordinal(overview.step)} pixel.")
     return " ".join(words)
 
 
@@ -181,14 +185,14 @@ def _chart(spectra: Spectra, facts: Facts) -> Iterator[str]:
     )
 
 
-def _levels(sight: Sight, facts: Facts) -> Iterator[str]:
+def _levels(overview: Overview, facts: Facts) -> Iterator[str]:
     yield "<h2>How much of the scene</h2>"
-    if not sight.levels:
+    if not overview.levels:
         yield "<p>The map is 0 or empty everywhere.</p>"
         return
     rows = []
-    for level, share in sight.levels:
-        patch = coloured(np.full((1, 1), level, np.float32), sight.top)
+    for level, share in overview.levels:
+        patch = coloured(np.full((1, 1), level, np.float32), overview.top)
         meter = f'<meter value="{share:.6f}" aria-hidden="true"></meter>'
         rows.append(
             f'<tr><th scope="row"><img src="{data_uri(patch)}" alt="">above {level:g}{escape(facts.sign)}</th>'
@@ -202,7 +206,7 @@ def _levels(sight: Sight, facts: Facts) -> Iterator[str]:
 
 
 def share_text(share: float) -> str:
-    """A share as a percentage that calls nothing 0 or 100 that is not."""
+    """A share as a percentage, never rounded to 0 or 100."""
     if 0 < share < 0.0001:
         return "under 0.01 %"
     if 0.9999 < share < 1:
@@ -216,7 +220,7 @@ def _record(facts: Facts) -> Iterator[str]:
         yield f'<details class="screen"><summary>How it was made</summary><pre>{text}</pre></details>'
 
 
-def _for_script(sight: Sight, spectra: Spectra, parcel: Packed, facts: Facts) -> str:
+def _for_script(overview: Overview, spectra: Spectra, parcel: Packed, facts: Facts) -> str:
     rows, columns = spectra.risk.shape
     known = [values[np.isfinite(values)] for values in (spectra.low, spectra.high)]
     ends = (float(known[0].min()), float(known[1].max())) if known[0].size else (0.0, 1.0)
@@ -225,7 +229,7 @@ def _for_script(sight: Sight, spectra: Spectra, parcel: Packed, facts: Facts) ->
         columns=columns,
         bands=len(spectra.mean),
         step=spectra.step,
-        extent=[length * sight.step for length in sight.risk.shape],
+        extent=[length * overview.step for length in overview.risk.shape],
         places=spectra.places,
         breaks=breaks(spectra.places),
         nm=spectra.across.endswith("nm"),
@@ -236,9 +240,9 @@ def _for_script(sight: Sight, spectra: Spectra, parcel: Packed, facts: Facts) ->
         lowest=parcel.lowest,
         size=parcel.size,
     )
-    # No name may end the script: HTML looks for its end tag before anything reads the JSON.
+    # A name that contains </script> must not end the script.
     return json.dumps(told, allow_nan=False).replace("<", "\\u003c")
 
 
-def _beside(name: str) -> str:
+def _resource(name: str) -> str:
     return files("pdenet_cli.pages").joinpath(name).read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from pdenet_cli.calibration import Calibration
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.inference import Layer, Posterior
-from pdenet_cli.pages.sight import strips
+from pdenet_cli.pages.overview import strips
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.summaries import MAPS, MEAN, Question, Summary
 

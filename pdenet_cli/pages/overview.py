@@ -1,4 +1,7 @@
-"""What a page shows of a sharpened scene: its colours, a map of how far to trust it, and spectra with a band."""
+"""The data of an uncertainty page: colours, a merged map, and spectra with a band around them.
+
+`risk` is the merged map that the page shows, whichever it is.
+"""
 
 from __future__ import annotations
 
@@ -15,31 +18,31 @@ from pdenet_cli.cube import Cube, CubeMeta, Window
 from pdenet_cli.picture import Picture, quicklook, thinned, thinning
 from pdenet_cli.survey import valid
 
-LONGEST = 1024  # pixels on a side of a picture
-MOST_VALUES = 5_000_000  # spectra of at most this many numbers, ...
-MOST_BYTES = 9_000_000  # ... packed into at most so many bytes, go into a page
-BLOCK_VALUES = 1 << 23
-STEPS = 4094  # a spectrum is rounded to this many steps of its band's range: finer than any screen
-MOST_LEVELS = 8
-GAP = 5  # bands this many times further apart than usual have others missing between them
+LONGEST_SIDE = 1024  # pixels of a picture
+MOST_VALUES = 5_000_000  # of all spectra in a page
+MOST_BYTES = 9_000_000  # of the packed spectra in a page
+BLOCK_VALUES = 1 << 23  # about how many values are read at once
+CODE_STEPS = 4094  # spectra are rounded to this many steps of their band's range: finer than any screen
+MOST_LEVELS = 8  # rows of the table of shares above a level
+BAND_GAP = 5  # a line is broken between bands this many times further apart than the median distance
 
-Map = NDArray[np.float32]  # (rows, columns), NaN where there is nothing
-Values = NDArray[np.float32]  # (bands, rows, columns), NaN where there is nothing
+MergedMap = NDArray[np.float32]  # (rows, columns), NaN where there is no data
+BandValues = NDArray[np.float32]  # (bands, rows, columns), NaN where there is no data
 
 
 @dataclass(frozen=True)
-class Sight:
-    """A scene at a glance, every `step`-th pixel of it; the levels tell of all its pixels."""
+class Overview:
+    """Pictures of a scene, every `step`-th pixel of it; the levels count all its pixels."""
 
     colours: Picture
-    risk: Map
+    risk: MergedMap
     step: int
     levels: tuple[tuple[float, float], ...]  # a level of the map, and the share of the scene above it
-    more: bool  # somewhere the map is above `top`
+    more: bool  # whether some pixel is above `top`
 
     @classmethod
-    def of(cls, mean: Cube, risk: Cube, longest: int = LONGEST) -> Sight:
-        """The sight of a cube and of a merged map of it."""
+    def of(cls, mean: Cube, risk: Cube, longest: int = LONGEST_SIDE) -> Overview:
+        """The overview of a cube and of a merged map of it."""
         step = thinning(mean.meta, longest)
         seen = np.asarray(thinned(risk, 0, step), np.float32)
         *levels, (_, beyond) = shares_above(strips(risk), (*round_levels(seen), upper_end(seen)))
@@ -47,7 +50,7 @@ class Sight:
 
     @property
     def top(self) -> float:
-        """The value at the upper end of the colours: one pixel in 200 lies above it."""
+        """The upper end of the colour scale: one pixel in 200 lies above it."""
         return upper_end(self.risk)
 
 
@@ -55,14 +58,14 @@ class Sight:
 class Spectra:
     """The spectra of every `step`-th pixel, each with a band around it and the value of the map there."""
 
-    mean: Values
-    low: Values
-    high: Values
-    risk: Map
+    mean: BandValues
+    low: BandValues
+    high: BandValues
+    risk: MergedMap
     step: int
     band: str  # what the band around a spectrum is; "" if there is none
-    places: tuple[float, ...]  # of the bands along the axis
-    across: str  # what that axis is
+    places: tuple[float, ...]  # of the bands along the axis: wavelengths or numbers
+    across: str  # name of that axis
 
     @classmethod
     def of(
@@ -94,7 +97,7 @@ class Spectra:
         return cls(middle, low, high, spectra_of(risk, step)[0], step, band, places, across)
 
     def thinner(self) -> Spectra:
-        """Every second one of these spectra."""
+        """Every second of these spectra in both directions."""
         names = ("mean", "low", "high", "risk")
         some: dict[str, Any] = {name: getattr(self, name)[..., ::2, ::2] for name in names}
         return replace(self, step=self.step * 2, **some)
@@ -102,7 +105,7 @@ class Spectra:
 
 @dataclass(frozen=True)
 class Packed:
-    """Spectra as few bytes: the number of code c in band b is lowest[b] + size[b] · (c - 1); code 0 is nothing.
+    """Compressed spectra: code c in band b means lowest[b] + size[b] · (c - 1); code 0 means no data.
 
     Deflated: the map as float32; then the codes of the mean, how far low is below them, and how far high is above,
     each as all its low bytes and then all its high bytes, (bands, rows, columns).
@@ -120,11 +123,11 @@ class Packed:
         lowest = np.minimum(ends[0], own[0]).min((1, 2)).astype(np.float64)
         highest = np.maximum(ends[1], own[1]).max((1, 2)).astype(np.float64)
         lowest, highest = (np.where(np.isfinite(v), v, 0.0) for v in (lowest, highest))
-        size = np.where(highest > lowest, (highest - lowest) / STEPS, 1.0)
+        size = np.where(highest > lowest, (highest - lowest) / CODE_STEPS, 1.0)
 
-        def codes(values: Values) -> NDArray[np.uint16]:
+        def codes(values: BandValues) -> NDArray[np.uint16]:
             steps = (np.nan_to_num(values) - lowest[:, None, None]) / size[:, None, None]
-            return np.where(there, np.rint(steps) + 1, 0).clip(0, STEPS + 1).astype(np.uint16)
+            return np.where(there, np.rint(steps) + 1, 0).clip(0, CODE_STEPS + 1).astype(np.uint16)
 
         middle, low, high = codes(spectra.mean), codes(spectra.low), codes(spectra.high)
         planes = (middle, middle - np.minimum(low, middle), np.maximum(high, middle) - middle)
@@ -134,7 +137,7 @@ class Packed:
 
 
 def packed(spectra: Spectra, most: int = MOST_BYTES) -> tuple[Spectra, Packed]:
-    """The spectra in at most `most` bytes; every second one of them, and so on, where they do not fit."""
+    """The spectra in at most `most` bytes; thinned until they fit."""
     parcel = Packed.of(spectra)
     while len(parcel.content) > most and max(spectra.risk.shape) > 1:
         spectra = spectra.thinner()
@@ -142,7 +145,7 @@ def packed(spectra: Spectra, most: int = MOST_BYTES) -> tuple[Spectra, Packed]:
     return spectra, parcel
 
 
-def spectra_of(cube: Cube, step: int) -> Values:
+def spectra_of(cube: Cube, step: int) -> BandValues:
     """All bands of every `step`-th row and column, NaN for nodata, read in strips so that a large scene fits."""
     meta = cube.meta
     at_once = max(1, BLOCK_VALUES // (meta.bands * meta.columns))
@@ -156,7 +159,7 @@ def spectra_of(cube: Cube, step: int) -> Values:
 
 
 def axis_of(meta: CubeMeta) -> tuple[tuple[float, ...], str]:
-    """Where the bands stand along an axis, and its name."""
+    """The places of the bands along the axis of a spectrum, and the name of the axis."""
     nm = meta.wavelengths_nm
     if nm is None or not np.isfinite(nm).all():
         return tuple(map(float, range(meta.bands))), "band, counted from 0"
@@ -164,35 +167,35 @@ def axis_of(meta: CubeMeta) -> tuple[tuple[float, ...], str]:
 
 
 def breaks(places: Sequence[float]) -> list[int]:
-    """The bands that no line should lead to: after a gap in the axis, or where a second detector starts over."""
+    """The bands before which a line is broken: after a gap, or where a second detector's wavelengths begin."""
     steps = np.diff(places)
     if not steps.size:
         return []
     forward = 1 if places[-1] >= places[0] else -1
-    apart = np.abs(steps) > GAP * np.median(np.abs(steps))
+    apart = np.abs(steps) > BAND_GAP * np.median(np.abs(steps))
     found = np.flatnonzero(apart | (np.sign(steps) == -forward)) + 1
     return [int(band) for band in found]
 
 
-def upper_end(risk: Map) -> float:
-    """A value that one pixel in 200 lies above; 1 where a map is empty or all 0."""
+def upper_end(risk: MergedMap) -> float:
+    """The 99.5th percentile of a map, else its maximum; 1 if it is empty or all 0."""
     known = risk[np.isfinite(risk)]
     return float(np.percentile(known, 99.5)) or float(known.max()) or 1.0 if known.size else 1.0
 
 
-def round_levels(risk: Map) -> tuple[float, ...]:
-    """At most eight of 1, 2, 5, 10, 20 ... that tell the pixels of a map apart, the highest of them."""
+def round_levels(risk: MergedMap) -> tuple[float, ...]:
+    """At most eight round levels (1, 2, 5, 10, 20 ...) within the values of a map, the highest ones."""
     known = risk[np.isfinite(risk) & (risk > 0)]
     if not known.size:
         return ()
-    low, high = float(np.percentile(known, 5)), float(known.max())  # what nearly all are above tells nothing
+    low, high = float(np.percentile(known, 5)), float(known.max())  # a level below nearly all pixels tells nothing
     powers = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
     levels = [float(f"{factor}e{power}") for power in powers for factor in (1, 2, 5)]
     inside = [level for level in levels if low <= level < high]
     return tuple(inside[-MOST_LEVELS:]) or (float(f"{np.median(known):.3g}"),)
 
 
-def shares_above(parts: Iterator[Map], levels: Sequence[float]) -> tuple[tuple[float, float], ...]:
+def shares_above(parts: Iterator[MergedMap], levels: Sequence[float]) -> tuple[tuple[float, float], ...]:
     """Each level with the share of all valid pixels whose value is above it."""
     above, known = np.zeros(len(levels), np.int64), 0
     for part in parts:
@@ -202,8 +205,8 @@ def shares_above(parts: Iterator[Map], levels: Sequence[float]) -> tuple[tuple[f
     return tuple((level, float(count) / max(known, 1)) for level, count in zip(levels, above, strict=True))
 
 
-def strips(cube: Cube) -> Iterator[Map]:
-    """The first band of a cube in strips that fit into memory, NaN where there is nothing."""
+def strips(cube: Cube) -> Iterator[MergedMap]:
+    """The first band of a cube in strips that fit into memory, NaN where there is no data."""
     meta = cube.meta
     for window in meta.window.blocks(max(1, BLOCK_VALUES // meta.columns), meta.columns):
         strip = cube.read(window, slice(0, 1))[0]
