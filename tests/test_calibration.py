@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pdenet_cli import open_cube
 from pdenet_cli.calibration import EDGE, KEY, LEVELS, RATIOS, Calibration, Errors, spread, strata, unseen
 from pdenet_cli.cli.calibrate import calibrate as calibrate_command
-from pdenet_cli.cli.evaluate import evaluate
+from pdenet_cli.cli.evaluate import DEFAULT_SAMPLES, evaluate
 from pdenet_cli.cli.upscale import uncertainty, upscale
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError

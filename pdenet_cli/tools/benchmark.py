@@ -169,7 +169,7 @@ class Benchmark:
             return replace(result, uncertainty=trusts), drawn
 
     def _study(self, truth: View, low: Coarse, posterior: Posterior, output: Cube, options: Any) -> StudyScores:
-        """The scores of every set of draws and of every mask at 1; the first of the largest sets fills `output`."""
+        """The scores of every set of draws and of every mask at 1; the first largest set fills `output`."""
         empty = PROTOCOLS[self.settings.protocol].tally(self.scale, study.METRICS)
         draw_sets = study.draw_sets(self.samples, len(posterior))
         sinks = study.score_sinks(truth, empty, (*draw_sets, study.EVERY_MASK_ONE))
