@@ -5,7 +5,7 @@ The map of the house; imports only go down, and rooms of one storey leave each o
     14 cli/             Typer: parse, call one tool, print; main() turns PdenetError into a line and an exit code
     13 tools/           the verbs on paths: paths in, a report out
     12 pages/           results as pages and plots for people
-    11 evaluation/      systems on trial: a truth made coarse, estimates, scores, how they look
+    11 evaluation/      systems on degraded truths: estimates, scores, uncertainty, pictures
     10 inference.py     Posterior and the one loop super_resolve
        training/        patches, recipes, the training loop and its checkpoints
      9 calibration.py   from the spread of samples to intervals that hold

@@ -142,6 +142,6 @@ def uncertainty(
 
     draws = Draws(scale, model, samples, seed, ensemble, device, threads)
     question = Question(levels, level, tolerance)
-    wishes = tuple(maps) if maps else None
-    settings = settings_of(Settings, context, cube=False, maps=wishes, question=question, forecast=dry_run)
+    names = tuple(maps) if maps else None
+    settings = settings_of(Settings, context, cube=False, maps=names, question=question, forecast=dry_run)
     sharpen(scenes, output, draws, settings, dry_run, as_json, folder=True)

@@ -1,1 +1,1 @@
-"""Systems on trial: a truth made coarse, what each system makes of it, their scores and how they look."""
+"""Evaluation: truths are degraded and sharpened by each system; scores, uncertainty and pictures."""

@@ -22,7 +22,7 @@ from pdenet_cli.metrics import Tally, means_over
 from pdenet_cli.summaries import Evidence, Map, Question, Summary, mean
 
 METRICS = ("MPSNR", "SAM")  # those without a window around a pixel, so tiles need no margin
-LEAST_SETS = 3  # of the largest N
+LEAST_SETS = 3  # disjoint sets of the largest N
 
 DrawSet = tuple[int, int]  # number of draws, index of the first
 EVERY_MASK_ONE: DrawSet = (0, 0)  # not drawn
@@ -81,7 +81,7 @@ def _mean(evidence: Evidence, question: Question, start: int, count: int) -> Map
 
 
 class ScoreSink:
-    """Scores what is written to it and keeps no pixels: the cubes of so many sets would fit nowhere."""
+    """Scores what is written to it and keeps no pixels: there are too many sets to store a cube for each."""
 
     def __init__(self, truth: View, empty: Tally, read: Callable[[Window], tuple[Any, Any]]) -> None:
         """`read` is the truth's, or one that remembers what was read last."""

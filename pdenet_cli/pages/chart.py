@@ -9,7 +9,7 @@ from html import escape
 
 import numpy as np
 
-WIDTH, HEIGHT = 640, 280  # of the whole chart, in SVG units
+WIDTH, HEIGHT = 640, 280  # SVG units
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 44  # margins around the plot
 
 

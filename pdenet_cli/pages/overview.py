@@ -19,8 +19,8 @@ from pdenet_cli.picture import Picture, quicklook, thinned, thinning
 from pdenet_cli.survey import valid
 
 LONGEST_SIDE = 1024  # pixels of a picture
-MOST_VALUES = 5_000_000  # of all spectra in a page
-MOST_BYTES = 9_000_000  # of the packed spectra in a page
+MOST_VALUES = 5_000_000  # values of all spectra in a page
+MOST_BYTES = 9_000_000  # size of the packed spectra in a page
 BLOCK_VALUES = 1 << 23  # about how many values are read at once
 CODE_STEPS = 4094  # spectra are rounded to this many steps of their band's range: finer than any screen
 MOST_LEVELS = 8  # rows of the table of shares above a level

@@ -34,16 +34,16 @@ UNIT_ATTRIBUTES = ("units", "unittype", "data units")  # header fields that are 
 class Maps:
     """The maps that a run makes; refused here if the model or the question does not allow them."""
 
-    def __init__(self, wishes: Sequence[str] | None, question: Question, posterior: Posterior) -> None:
-        """`wishes` are names of MAPS; None for the default ones of the model."""
+    def __init__(self, names: Sequence[str] | None, question: Question, posterior: Posterior) -> None:
+        """`names` are names of MAPS; None for the default ones of the model."""
         self.posterior = posterior
-        self.by_default = wishes is None
-        nothing = wishes is not None and not wishes and question.tolerance is None
+        self.by_default = names is None
+        nothing = names is not None and not names and question.tolerance is None
         self.calibration = None if nothing else Calibration.of(posterior.model.spec)
         own = None if self.calibration is None else self.calibration.level
         level = own if question.level is None else question.level
         self.question = replace(question, stretch=self.calibration, level=level)
-        wanted = self._default_names() if wishes is None else wishes
+        wanted = self._default_names() if names is None else names
         self.names = tuple(dict.fromkeys((*wanted, *(() if question.tolerance is None else ("risk",)))))
         if unknown := [name for name in self.names if name not in MAPS]:
             raise UsageError(f"--map {unknown[0]}: no such map. Use {', '.join(MAPS)}.")
@@ -142,9 +142,9 @@ class Maps:
             raise UsageError(f"--tolerance {q.tolerance:g}: must be a finite number.")
         if summary.needs == "calibration":
             if self.calibration is None:
-                wish = summary.name.split("_")[0]
+                wanted = summary.name.split("_")[0]
                 raise ModelError(
-                    f"{model.name} is not calibrated, so it has no {wish} map. Run pdenet calibrate first."
+                    f"{model.name} is not calibrated, so it has no {wanted} map. Run pdenet calibrate first."
                 )
             assert q.level is not None
             self.calibration.at(q.level)  # refuses a level beyond its table

@@ -107,8 +107,8 @@ def trained_on(path: Path, settings: TruthSettings, spec: ModelSpec) -> bool:
         return False
     with open_truth(path, replace(settings, bands=None)) as cube:
         shape = list(cube.meta.shape())
-        alike = {str(fact.get("sha256")) for fact in facts if fact.get("shape") == shape}
-        return bool(alike) and sha256_of(cube) in alike
+        hashes = {str(fact.get("sha256")) for fact in facts if fact.get("shape") == shape}
+        return bool(hashes) and sha256_of(cube) in hashes
 
 
 def truth_view(

@@ -12,7 +12,7 @@ from pdenet_cli.errors import UsageError
 from pdenet_cli.training.trainer import StepResult, Trainer
 from pdenet_cli.training.validation import DRAWS, HeldOutPart, validate
 
-MOST_VALIDATIONS = 20  # in a run, besides the first and the last
+MOST_VALIDATIONS = 20  # per run, besides the first and the last
 MIN_TRAINING_RATIO = 12  # train at least this many times as long as the last validation took before the next
 CLOSING_SECONDS = 3.0  # reserved for writing the last files of a run that must end on time
 RESERVE = 1.3  # times the last validation's seconds are reserved for the next, which may be slower
@@ -41,7 +41,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class ValidationResult:
-    """How good the network is after so many steps."""
+    """The scores of the network after some steps."""
 
     step: int
     done: float
