@@ -504,7 +504,7 @@ def test_what_is_written_again_in_smaller_windows_counts_once(truth, tmp_path):
 def test_sets_of_draws_share_none():
     for samples in ((1, 2, 5, 10, 20), (3, 7), (4,)):
         sets: dict[int, list[int]] = {}
-        for count, start in study.takes(samples, study.draws(samples)):
+        for count, start in study.draw_sets(samples, study.draws_needed(samples)):
             sets.setdefault(count, []).extend(range(start, start + count))
         assert sorted(sets) == sorted(samples)
         for draws in sets.values():
