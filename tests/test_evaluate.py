@@ -509,7 +509,7 @@ def test_sets_of_draws_share_none():
         assert sorted(sets) == sorted(samples)
         for draws in sets.values():
             assert len(draws) == len(set(draws))
-            assert max(draws) < study.draws(samples)
+            assert max(draws) < study.draws_needed(samples)
 
 
 @pytest.mark.parametrize(
