@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from pdenet_cli.bands import BandChoice, band_choice
 from pdenet_cli.cli.console import INTERRUPTED, err, out, size_text, time_text
 from pdenet_cli.errors import BatchError, PdenetError, UsageError, failure
 
@@ -203,14 +204,9 @@ def parse_size(text: str | None) -> int | None:
     return int(size)
 
 
-def parse_bands(text: str | None) -> slice | None:
-    """A run of bands from FIRST:LAST, counted from 0, LAST left out."""
-    if text is None:
-        return None
-    met = re.fullmatch(r"\s*(\d*):(\d*)\s*", text)
-    if met is None:
-        raise UsageError(f"--bands {text}: not a range of bands. Write for example 10:60.")
-    return slice(*(int(end) if end else None for end in met.groups()))
+def parse_bands(text: str | None) -> BandChoice | None:
+    """Bands by number or by wavelength, as ranges and lists."""
+    return None if text is None else band_choice(text)
 
 
 def parse_dtype(text: str | None) -> str | None:

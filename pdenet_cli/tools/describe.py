@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pdenet_cli.bands import BandChoice
 from pdenet_cli.cube import CubeMeta
 from pdenet_cli.formats import open_cube
 from pdenet_cli.formats.output import refuse_existing, refuse_folders, refuse_scenes, write_beside
@@ -53,11 +54,15 @@ def describe(
     quicklook_path: Path | None = None,
     overwrite: bool = False,
     thumbnail: bool = False,
+    bands: BandChoice | None = None,
 ) -> Description:
-    """All that can be said of the cube in `path`; with `quicklook_path`, an RGB picture of it as well, and with
-    `thumbnail` one in the description: it takes a look at every row of three bands.
+    """All that can be said of the cube in `path`, or of only some of its `bands`.
+
+    With `quicklook_path`, an RGB picture of it as well, and with `thumbnail` one in the description: it takes a
+    look at every row of three bands.
     """
-    with open_cube(path, variable, axes, nodata) as cube:
+    with open_cube(path, variable, axes, nodata) as whole:
+        cube = whole if bands is None else whole.with_bands(bands)
         if quicklook_path is not None:
             refuse_scenes((quicklook_path,), (path, *cube.files))
             refuse_folders((quicklook_path,))

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from pdenet_cli.bands import BandChoice, told
 from pdenet_cli.cube import CubeMeta, Window
 from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import files_of, open_cube, output_format, usual_suffix, writable_suffixes, zarr_store
@@ -35,7 +36,7 @@ class Settings:
     maps: tuple[str, ...] | None = ()  # and these maps of its uncertainty; None: those that the model allows
     question: Question = USUAL  # what is asked of the maps
     value_range: tuple[float, float] | None = None
-    bands: slice | None = None
+    bands: BandChoice | None = None
     dtype: str | None = None
     memory: int | None = None
     tile: int | None = None
@@ -101,7 +102,9 @@ class Job:
     def _prepare(self, scene: Path, output: Path) -> None:
         posterior, settings = self.posterior, self.settings
         network = posterior.network
+        self.chosen: tuple[int, ...] | None = None
         if settings.bands is not None:
+            self.chosen = self.source.meta.chosen(settings.bands)
             self.source = self.source.with_bands(settings.bands)
         shown = settings.page and bool(self.maps.names)
         cubes = dict(self._cubes(output, also_mean=shown))
@@ -237,7 +240,6 @@ class Job:
     def _job(self) -> dict[str, Any]:
         """All that decides the result; a resumed run must have the same."""
         model, settings = self.posterior.model, self.settings
-        bands = None if settings.bands is None else [settings.bands.start, settings.bands.stop]
         job = {
             "inputs": hashes(self.source.files),
             "model": {"name": model.name, "sha256": model.sha256, "scale": model.scale},
@@ -246,7 +248,7 @@ class Job:
             "ensemble": self.posterior.ensemble,
             "halo": self.plan.halo,
             "radiometry": asdict(self.radiometry) | {"floor": str(self.radiometry.floor)},
-            "bands": bands,
+            "bands": None if self.chosen is None else told(self.chosen),
             "dtype": settings.dtype,
             "outputs": sorted(self.delivery.cubes),
             "uncertainty": self.maps.facts() if self.maps.names else None,

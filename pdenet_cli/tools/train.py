@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli import __version__
+from pdenet_cli.bands import BandChoice
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ModelError, PdenetError, UsageError
@@ -63,7 +64,7 @@ class Plan:
     variable: str | None = None
     axes: str | None = None
     nodata: float | None = None  # the number that stands for nothing, None: what the file says
-    bands: slice | None = None  # of the cubes
+    bands: BandChoice | None = None  # of the cubes
     value_range: tuple[float, float] | None = None
     licence: str = "not stated"
 
