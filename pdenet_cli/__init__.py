@@ -19,6 +19,7 @@ The map of the house; imports only go down, and rooms of one storey leave each o
      4 survey.py        what the numbers of a scene are like
      3 cube.py          Window, CubeMeta, Cube
      2 georeference.py  where pixels lie on the ground
+       bands.py         which bands are wanted, by number or by wavelength
      1 errors.py        PdenetError and its children, each with its exit code
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pdenet_cli.bands import BandChoice, band_numbers, runs
 from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
 from pdenet_cli.georeference import PIXEL_WORDS, Georeference, upscaled_words
 
@@ -29,6 +31,9 @@ NANOMETRES = {
     1e9: "met(er|re)s?|m",
 }
 """How many nanometres there are in one, and how files call it."""
+
+READ_AT_ONCE = 1 << 24
+"""So many numbers are read in one go, with bands between them that nobody wants: files are quicker at that."""
 
 # Neither 1/cm nor cm-1 is a length.
 WAVELENGTH_UNIT = rf"(?<![\w/])({'|'.join(NANOMETRES.values())})(?!\w)(?!\W*[-−⁻]\s*[1¹])"
@@ -166,9 +171,14 @@ class CubeMeta:
             extra=upscaled_words(self.extra, factor),
         )
 
-    def with_bands(self, chosen: slice) -> CubeMeta:
+    def chosen(self, bands: BandChoice) -> tuple[int, ...]:
+        """The numbers of the bands that are meant; UsageError where some of them are not in the cube."""
+        waves = self.wavelengths_nm
+        return band_numbers(bands, self.bands, None if waves is None else waves.tolist())
+
+    def with_bands(self, chosen: BandChoice) -> CubeMeta:
         """What remains to say when only the `chosen` bands are kept."""
-        kept = range(self.bands)[chosen]
+        kept = self.chosen(chosen)
         lists: dict[str, Any] = {
             name: tuple(values[i] for i in kept)
             for name in self.PER_BAND
@@ -176,19 +186,19 @@ class CubeMeta:
         }
         defaults = tuple(kept.index(b) for b in self.default_bands or () if b in kept)
         complete = self.default_bands is not None and len(defaults) == len(self.default_bands)
-        extra = {name: self._of_bands(name, value, chosen) for name, value in self.extra.items()}
+        extra = {name: self._of_bands(name, value, kept) for name, value in self.extra.items()}
         return replace(self, bands=len(kept), default_bands=defaults if complete else None, extra=extra, **lists)
 
-    def _of_bands(self, name: str, value: Any, chosen: slice) -> Any:
-        """What a field of `extra` says of the `chosen` bands, if it is a list with an item for each band."""
+    def _of_bands(self, name: str, value: Any, kept: Sequence[int]) -> Any:
+        """What a field of `extra` says of the `kept` bands, if it is a list with an item for each band."""
         if name.lower().replace("_", " ").startswith(self.NOT_PER_BAND):
             return value
         if isinstance(value, (list, tuple)):
-            return value[chosen] if len(value) == self.bands else value
+            return type(value)(value[i] for i in kept) if len(value) == self.bands else value
         if not isinstance(value, str) or not value.startswith("{"):
             return value
         items = [item.strip() for item in value.strip("{}").split(",")]
-        return "{" + ", ".join(items[chosen]) + "}" if len(items) == self.bands else value
+        return "{" + ", ".join(items[i] for i in kept) + "}" if len(items) == self.bands else value
 
 
 class Sliceable(Protocol):
@@ -291,16 +301,9 @@ class Cube:
         rows, columns = window.slices
         return tuple(dict(b=bands, r=rows, c=columns)[axis] for axis in self.axes)
 
-    def with_bands(self, chosen: slice) -> Cube:
+    def with_bands(self, chosen: BandChoice) -> Cube:
         """The same cube with only the `chosen` bands; it shares the file."""
-        start, stop, step = chosen.indices(self.meta.bands)
-        if step != 1 or stop <= start:
-            raise UsageError(
-                f"Bands {chosen.start}:{chosen.stop} select nothing: the cube has {self.meta.bands} bands."
-            )
-        if chosen.stop is not None and chosen.stop > self.meta.bands:
-            raise UsageError(f"Bands {start}:{chosen.stop}: the cube has only {self.meta.bands} bands.")
-        some = _SomeBands(self.array, self.axes.index("b"), start, stop)
+        some = _SomeBands(self.array, self.axes.index("b"), self.meta.chosen(chosen))
         kept = Cube(
             self.path, self.meta.with_bands(chosen), some, self.axes, self.close, self.own_files, self.beside
         )
@@ -331,17 +334,16 @@ def _held(pixels: Pixels, dtype: np.dtype[Any]) -> bool:
 
 @dataclass(frozen=True)
 class _SomeBands:
-    """A run of the bands of another array."""
+    """Some bands of another array."""
 
     array: Sliceable
     axis: int
-    start: int
-    stop: int
+    bands: tuple[int, ...]  # ascending
 
     @property
     def shape(self) -> tuple[int, ...]:
         shape = list(self.array.shape)
-        shape[self.axis] = self.stop - self.start
+        shape[self.axis] = len(self.bands)
         return tuple(shape)
 
     @property
@@ -353,6 +355,16 @@ class _SomeBands:
         return getattr(self.array, "strided", False)
 
     def __getitem__(self, key: tuple[slice, ...]) -> Any:
-        first, last, step = key[self.axis].indices(self.stop - self.start)
-        moved = slice(first + self.start, last + self.start, step)
-        return self.array[(*key[: self.axis], moved, *key[self.axis + 1 :])]
+        wanted = self.bands[key[self.axis]]
+        ranges = runs(wanted) or [[0, 0]]
+        if len(ranges) == 1:
+            return self._run(key, *ranges[0])
+        first, last = ranges[0][0], ranges[-1][1]
+        sizes = [len(range(size)[part]) for size, part in zip(self.array.shape, key, strict=True)]
+        sizes[self.axis] = last - first
+        if math.prod(sizes) <= READ_AT_ONCE:
+            return np.take(self._run(key, first, last), [band - first for band in wanted], self.axis)
+        return np.concatenate([self._run(key, *ends) for ends in ranges], self.axis)
+
+    def _run(self, key: tuple[slice, ...], first: int, last: int) -> Any:
+        return self.array[(*key[: self.axis], slice(first, last), *key[self.axis + 1 :])]

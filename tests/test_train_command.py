@@ -139,7 +139,7 @@ def test_only_the_chosen_bands_of_cubes_are_learned_from(cubes, tmp_path, pdenet
     assert (fact["bands"], fact["bands_used"], fact["shape"]) == ([2, 9], 7, [12, 64, 72])
     ran = pdenet(*words, "--bands", "2:8", "--resume")
     assert (ran.returncode, "different cubes or bands" in ran.stderr) == (2, True)
-    ran = pdenet(*words, "--bands", "6", "--overwrite")
+    ran = pdenet(*words, "--bands", "six", "--overwrite")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert "not a range of bands" in ran.stderr
 

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from pdenet_cli.cli import options
 from pdenet_cli.cli.console import out, print_error, size_text
+from pdenet_cli.cli.parsing import parse_bands
 from pdenet_cli.errors import BatchError, PdenetError, UsageError, failure
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def info(
     axes: options.Axes = None,
     nodata: options.Nodata = None,
     value_range: options.Range = None,
+    bands: options.BandRange = None,
     quicklook: Annotated[
         Path | None, typer.Option(help="Write an RGB picture to this file; one cube at a time.", metavar="PNG")
     ] = None,
@@ -37,13 +39,14 @@ def info(
     """Describe a cube: size, bands, georeference, values, and the size of an x4 output."""
     from pdenet_cli.tools.describe import describe
 
+    chosen = parse_bands(bands)
     if quicklook is not None and len(files) > 1:
         raise UsageError("--quicklook takes one cube at a time.")
     coloured = not as_json and out.is_terminal and bool(out.color_system)
     found, failed = [], []
     for path in files:
         try:
-            found.append(describe(path, var, axes, nodata, value_range, quicklook, overwrite, coloured))
+            found.append(describe(path, var, axes, nodata, value_range, quicklook, overwrite, coloured, chosen))
         except Exception as error:
             if len(files) == 1:
                 raise

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from pdenet_cli.bands import BandChoice, band_choice
 from pdenet_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,14 +40,9 @@ def parse_size(text: str | None) -> int | None:
     return int(size)
 
 
-def parse_bands(text: str | None) -> slice | None:
-    """A run of bands from FIRST:LAST, counted from 0, LAST left out."""
-    if text is None:
-        return None
-    met = re.fullmatch(r"\s*(\d*):(\d*)\s*", text)
-    if met is None:
-        raise UsageError(f"--bands {text}: not a range of bands. Write for example 10:60.")
-    return slice(*(int(end) if end else None for end in met.groups()))
+def parse_bands(text: str | None) -> BandChoice | None:
+    """Bands by number or by wavelength, as ranges and lists."""
+    return None if text is None else band_choice(text)
 
 
 def parse_dtype(text: str | None) -> str | None:

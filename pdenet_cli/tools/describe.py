@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pdenet_cli.bands import BandChoice
 from pdenet_cli.cube import CubeMeta
 from pdenet_cli.formats import open_cube
 from pdenet_cli.formats.output import refuse_existing, refuse_folders, refuse_scenes, write_beside
@@ -53,12 +54,15 @@ def describe(
     quicklook_path: Path | None = None,
     overwrite: bool = False,
     thumbnail: bool = False,
+    bands: BandChoice | None = None,
 ) -> Description:
-    """The description of the cube in `path`; an RGB picture of it is written to `quicklook_path`.
+    """The description of the cube in `path`, or of only some of its `bands`.
 
-    `thumbnail`: the description holds a picture too, for which three whole bands are read.
+    An RGB picture of it is written to `quicklook_path`. `thumbnail`: the description holds a picture too, for
+    which three whole bands are read.
     """
-    with open_cube(path, variable, axes, nodata) as cube:
+    with open_cube(path, variable, axes, nodata) as whole:
+        cube = whole if bands is None else whole.with_bands(bands)
         if quicklook_path is not None:
             refuse_scenes((quicklook_path,), (path, *cube.files))
             refuse_folders((quicklook_path,))

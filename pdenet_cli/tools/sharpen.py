@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from pdenet_cli.bands import BandChoice, told
 from pdenet_cli.cube import CubeMeta, Window
 from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.formats import open_cube, output_format
@@ -34,7 +35,7 @@ class Settings:
     maps: tuple[str, ...] | None = ()  # names of uncertainty maps to write; None: the default ones of the model
     question: Question = USUAL  # the parameters of the maps
     value_range: tuple[float, float] | None = None
-    bands: slice | None = None
+    bands: BandChoice | None = None
     dtype: str | None = None
     memory: int | None = None
     tile: int | None = None
@@ -99,7 +100,9 @@ class Job:
 
     def _prepare(self, scene: Path, output: Path) -> None:
         posterior, settings = self.posterior, self.settings
+        self.chosen: tuple[int, ...] | None = None
         if settings.bands is not None:
+            self.chosen = self.source.meta.chosen(settings.bands)
             self.source = self.source.with_bands(settings.bands)
         shown = settings.page and bool(self.maps.names)
         cubes = dict(self._cubes(output, also_mean=shown))
@@ -249,7 +252,6 @@ class Job:
     def _job(self) -> dict[str, Any]:
         """All that decides the result, for the report; a resumed run must have the same."""
         model, settings, radiometry = self.posterior.model, self.settings, self.reading.radiometry
-        bands = None if settings.bands is None else [settings.bands.start, settings.bands.stop]
         job = {
             "inputs": hashes(self.source.files),
             "model": {"name": model.name, "sha256": model.sha256, "scale": model.scale},
@@ -258,7 +260,7 @@ class Job:
             "ensemble": self.posterior.ensemble,
             "halo": self.plan.halo,
             "radiometry": asdict(radiometry) | {"floor": str(radiometry.floor)},
-            "bands": bands,
+            "bands": None if self.chosen is None else told(self.chosen),
             "dtype": settings.dtype,
             "outputs": sorted(self.delivery.cubes),
             "uncertainty": self.maps.facts() if self.maps.names else None,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli import __version__
+from pdenet_cli.bands import BandChoice
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ModelError, PdenetError, UsageError
@@ -64,7 +65,7 @@ class TrainingPlan:
     variable: str | None = None
     axes: str | None = None
     nodata: float | None = None  # None: as declared in the file
-    bands: slice | None = None  # of the cubes
+    bands: BandChoice | None = None  # of the cubes
     value_range: tuple[float, float] | None = None
     licence: str = "not stated"
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pdenet_cli.bands import BandChoice
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import UsageError
@@ -31,7 +32,7 @@ class TruthSettings:
     protocol: str = "pdenet"
     part: str = "whole"
     value_range: tuple[float, float] | None = None
-    bands: slice | None = None
+    bands: BandChoice | None = None
     variable: str | None = None
     axes: str | None = None
     nodata: float | None = None  # None: as declared in the file
@@ -67,7 +68,7 @@ class TruthSettings:
             "part": self.part,
             "range": self.value_range,
             "nodata": self.nodata,
-            "bands": None if self.bands is None else [self.bands.start, self.bands.stop],
+            "bands": [self.bands.start, self.bands.stop] if isinstance(self.bands, slice) else self.bands,
             "versions": versions("torch", "numpy"),
         }
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pdenet_cli.bands import BandChoice, told
 from pdenet_cli.cube import Cube, Pixels, Window
 from pdenet_cli.errors import FormatError, ResourceError, UsageError
 from pdenet_cli.formats.limits import free_memory
@@ -37,7 +38,7 @@ class Scene:
         cube: Cube,
         value_range: tuple[float, float] | None = None,
         count: int | None = None,
-        chosen: slice | None = None,
+        chosen: BandChoice | None = None,
     ) -> Scene:
         """The whole of `cube`, with the bands for a network that takes `count` of them, None for any number.
 
@@ -68,7 +69,7 @@ class Scene:
             radiometry=radiometry.reason,
         )
         if chosen is not None:
-            facts["bands"] = list(chosen.indices(cube.meta.bands)[:2])
+            facts["bands"] = told(cube.meta.chosen(chosen))
         if pixels.dtype.itemsize < 4:
             pixels = pixels[list(bands)]
         else:
