@@ -17,6 +17,7 @@ from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import hdf5
 from pdenet_cli.georeference import Georeference
+from tests.command import command
 from tests.stores import make, netcdf
 from tests.test_mat import full, numbers, shapes, write
 
@@ -317,10 +318,9 @@ def test_a_full_disk_ends_in_one_line_wherever_it_is_met(kilobytes, tmp_path):
     write(tmp_path / "scene.h5", numbers((4, 12, 12)))
     out = tmp_path / "out"
     out.mkdir()
-    words = [sys.executable, "-m", "pdenet_cli", "upscale", tmp_path / "scene.h5", "-o", out / "fine.nc"]
-    words += ["--model", "bicubic", "--scale", "2"]
+    words = command("upscale", tmp_path / "scene.h5", "-o", out / "fine.nc", "--model", "bicubic", "--scale", 2)
     limit = f"ulimit -f {kilobytes}; exec "
-    ran = subprocess.run(["bash", "-c", limit + shlex.join(map(str, words))], capture_output=True, text=True)
+    ran = subprocess.run(["bash", "-c", limit + shlex.join(words)], capture_output=True, text=True)
     assert ran.returncode == 5, ran.stderr
     assert ran.stderr.count("\n") == 1
     assert list(out.iterdir()) == []

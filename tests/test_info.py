@@ -1,6 +1,7 @@
 """`pdenet info` and --help as a user meets them."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -177,12 +178,32 @@ def test_who_runs_out_of_memory_reads_the_options_of_the_command(monkeypatch, co
     assert _way_out() == way
 
 
-def test_a_bad_file_is_one_line_and_exit_code_3(pdenet, tmp_path):
+def test_a_bad_file_is_one_line_and_exit_code_3(pdenet_process, tmp_path):
     (tmp_path / "fake.tif").write_text("this is not a picture")
-    ran = pdenet("info", tmp_path / "fake.tif")
+    ran = pdenet_process("info", tmp_path / "fake.tif")
     assert ran.returncode == 3
     assert ran.stderr.count("\n") == 1
     assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("words", [("info", EXAMPLE, "--json"), ("info", "gone.hdr"), ("info", "--range")])
+def test_a_command_tells_these_tests_in_their_process_what_it_tells_in_its_own(pdenet, pdenet_process, words):
+    here, there = pdenet(*words), pdenet_process(*words)
+    assert (here.returncode, here.stdout) == (there.returncode, there.stdout)
+    assert here.stderr == there.stderr.replace("python -m pdenet_cli", "pdenet")
+    assert "Traceback" not in here.stderr
+
+
+def test_a_bug_or_a_warning_in_a_command_is_seen_by_these_tests(pdenet, monkeypatch):
+    def faulty(*_, **__):
+        warnings.warn("odd numbers", RuntimeWarning, stacklevel=1)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Survey, "of", faulty)
+    ran = pdenet("info", EXAMPLE)
+    assert ran.returncode == 1
+    assert "RuntimeWarning: odd numbers" in ran.stderr
+    assert "ZeroDivisionError" in ran.stderr
 
 
 def test_one_bad_file_among_several_does_not_hide_the_others(pdenet, tmp_path):

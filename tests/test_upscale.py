@@ -75,9 +75,9 @@ def test_bicubic_is_a_model_of_any_scale(pdenet, make_cube, tmp_path, scale):
         np.testing.assert_allclose(fine.read(), expected, atol=1e-3)
 
 
-def test_the_finer_cube_keeps_format_numbers_and_ground(pdenet, scene, models, tmp_path):
+def test_the_finer_cube_keeps_format_numbers_and_ground(pdenet_process, scene, models, tmp_path):
     out = tmp_path / "fine.hdr"
-    ran = pdenet("upscale", scene, "-o", out, "--model", models / "pdenet.safetensors", "--quicklook")
+    ran = pdenet_process("upscale", scene, "-o", out, "--model", models / "pdenet.safetensors", "--quicklook")
     assert ran.returncode == 0, ran.stderr
     with open_cube(scene) as coarse, open_cube(out) as fine:
         assert fine.meta.shape() == (5, 160, 120)
