@@ -51,6 +51,14 @@ def _usual_floats():
         torch.set_flush_denormal(False)
 
 
+@pytest.fixture
+def same_weights():
+    """Untrained networks are the same in whatever order tests run."""
+    import torch
+
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """The folder of real cubes, named by PDENET_DATA; tests that need it skip where it is absent."""

@@ -197,6 +197,23 @@ def test_a_gpu_gets_large_tiles_first_and_then_as_many_samples_at_once_as_fit(en
     assert posterior.at_once == 2
 
 
+def test_samples_are_made_where_the_network_is_and_only_what_is_asked_for_comes_back(monkeypatch):
+    model = make_model()
+    model.network.to("meta")  # a device like a GPU, that refuses tensors from elsewhere
+    posterior = Posterior(model, 5, ensemble="flips")
+    posterior.at_once = 2
+    brought = []
+
+    def cpu(tensor):
+        brought.append((tensor.device.type, *tensor.shape))
+        return torch.full(tensor.shape, float(len(brought)))
+
+    monkeypatch.setattr(torch.Tensor, "cpu", cpu)
+    samples = posterior.samples(np.ones((4, 9, 7), np.float32), slice(1, 3), Window(4, 8, 20, 12))
+    assert brought == [("meta", 1, 2, 20, 12)] * 5
+    assert samples[:, 0, 0, 0].tolist() == [1, 2, 3, 4, 5]
+
+
 def test_a_network_without_randomness_has_one_sample_or_one_for_each_symmetry():
     model = make_model(kind=TemplateNet)
     assert len(Posterior(model, 8)) == 1

@@ -23,7 +23,7 @@ from pdenet_cli.training.processes import Processes
 from pdenet_cli.training.recipe import Recipe
 from pdenet_cli.training.trainer import Stepped
 from tests.cubes import written
-from tests.test_training import plan
+from tests.trainings import plan
 
 COMMAND = ("--config", "tiny", "--batch", 2, "--patch", 32, "--patch-bands", 6, "--threads", 1)
 OFTEN = "from pdenet_cli.training import sitting; sitting.SAVE_EVERY = 0; from pdenet_cli.cli import main; main()"

@@ -3,7 +3,6 @@
 import math
 from contextlib import nullcontext
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,24 +14,17 @@ from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import TrainingError
 from pdenet_cli.models import load_model
 from pdenet_cli.networks import Network
-from pdenet_cli.tools.train import Plan, train
+from pdenet_cli.tools.train import train
 from pdenet_cli.training import loop
 from pdenet_cli.training.data import Scene
 from pdenet_cli.training.journal import read_journal
 from pdenet_cli.training.loop import Validated
 from pdenet_cli.training.patches import Patches
-from pdenet_cli.training.processes import ALONE
 from pdenet_cli.training.recipe import RECIPES, SHARP, recipe_for
 from pdenet_cli.training.trainer import Trainer, new_network
 from pdenet_cli.training.validation import _score, held_out_parts, validate
 from tests.cubes import written
-
-
-def plan(cubes, **changes):
-    small = dict(batch=2, patch=32, bands=6)
-    defaults = dict(network="pdenet", config="tiny", changes=small, steps=6, threads=1)
-    return Plan((cubes,), Degradation(changes.pop("scale", 4)), **defaults | changes)
-
+from tests.trainings import plan
 
 # Schedules and scores
 
@@ -281,8 +273,10 @@ def test_patches_are_made_coarse_before_they_go_to_a_device_that_may_not_know_ho
 
 
 @pytest.mark.parametrize("slow_after", [0, 40])
-def test_a_run_of_minutes_ends_on_time_though_the_machine_slows_down(monkeypatch, slow_after):
+def test_a_run_of_minutes_ends_on_time_though_the_machine_slows_down(scenes, monkeypatch, slow_after):
     now = 0.0
+    patches = Patches(scenes, replace(RECIPES["fast"](4), patch=16, bands=3), 4, seed=0)
+    trainer = Trainer(new_network("pdenet", "tiny", 4, seed=0), patches, Degradation(4), torch.device("cpu"))
 
     def advance(done, seconds):
         nonlocal now
@@ -290,22 +284,14 @@ def test_a_run_of_minutes_ends_on_time_though_the_machine_slows_down(monkeypatch
         trainer.step += 1
         return "stepped"
 
-    def validate(*_):
+    def validated(*_):
         nonlocal now
         now += 4
         return {}
 
-    monkeypatch.setattr(loop, "validate", validate)
-    trainer = SimpleNamespace(
-        step=0,
-        masked=True,
-        network=SimpleNamespace(random=True),
-        processes=ALONE,
-        device=torch.device("cpu"),
-        product=None,
-        draw=int,
-        advance=advance,
-    )
+    monkeypatch.setattr(trainer, "advance", advance)
+    monkeypatch.setattr(trainer, "masked", True)
+    monkeypatch.setattr(loop, "validate", validated)
     told = list(loop.run(trainer, [], loop.Budget(seconds=120), lambda: now))
     assert told[-1].done == 1
     assert 110 < now <= 120
