@@ -98,10 +98,10 @@ def posteriors():
 @settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     which=st.sampled_from([(2, 1), (4, 1), (4, 2), (8, 1)]),
-    rows=st.integers(1, 30),
-    columns=st.integers(1, 30),
+    rows=st.integers(1, 26),
+    columns=st.integers(1, 26),
     bands=st.integers(1, 12),
-    tile=st.integers(3, 20),
+    tile=st.integers(4, 20),
     depth=st.integers(1, 12),
     ensemble=st.sampled_from(["masks", "flips"]),
     holes=st.booleans(),

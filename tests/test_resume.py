@@ -75,7 +75,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(pdenet, scene, models, tmp_path)
     (tmp_path / "b").mkdir()
     assert pdenet("upscale", scene, "-o", tmp_path / "a" / "fine.hdr", *tiles).returncode == 0
     chance = random.Random(4)
-    for moment in (1, 5, 12):
+    for moment in (1, 12):
         run = start("upscale", scene, "-o", tmp_path / "b" / "fine.hdr", *tiles, "--resume")
         wait_for_tile(tmp_path / "b", moment)
         time.sleep(chance.random() / 20)

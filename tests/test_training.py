@@ -152,7 +152,8 @@ def test_a_batch_steps_as_its_elements_one_by_one(scenes):
 def test_a_run_starts_as_near_to_bicubic_as_its_recipe_says_and_as_its_seed_says():
     low = torch.rand(1, 3, 6, 6, generator=torch.Generator().manual_seed(0))
     whole, tenth, other = (
-        new_network("template", "tiny,stages=1", 4, seed, start) for seed, start in ((5, 1.0), (5, 0.1), (6, 1.0))
+        new_network("template", "tiny,stages=1,brightness=free", 4, seed, start)
+        for seed, start in ((5, 1.0), (5, 0.1), (6, 1.0))
     )
     with torch.no_grad():
         away, near, elsewhere = (network(low) - bicubic_up(low, 4) for network in (whole, tenth, other))
@@ -222,12 +223,16 @@ def test_networks_run_in_half_precision(name):
     torch.testing.assert_close(rough.float(), network(low, draw), rtol=0.05, atol=0.05)
 
 
-def test_half_precision_is_for_features_and_not_for_the_image():
-    network = new_network("template", "tiny", 4, seed=0, start=0.0)  # so that stages add nothing
+@pytest.mark.parametrize("brightness", ["free", "kept"])
+def test_half_precision_is_for_features_and_not_for_the_image(brightness):
+    config = f"tiny,brightness={brightness}"
+    network = new_network("template", config, 4, seed=0, start=0.0)  # so that stages add nothing
     low, high = torch.rand(1, 3, 8, 8), torch.rand(1, 3, 32, 32)
     with torch.autocast("cpu", torch.bfloat16):
         image, seen = network(low), network.degrade(high)
-    torch.testing.assert_close(image, bicubic_up(low, 4), rtol=0, atol=1e-6)
+    torch.testing.assert_close(image, network(low), rtol=0, atol=1e-6)
+    if brightness == "free":
+        torch.testing.assert_close(image, bicubic_up(low, 4), rtol=0, atol=1e-6)
     torch.testing.assert_close(seen, network.degrade(high), rtol=0, atol=1e-6)
 
 
