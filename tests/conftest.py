@@ -2,15 +2,17 @@
 
 import dataclasses
 import os
-import subprocess
+import shutil
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
 from pdenet_cli.georeference import Georeference
+from tests import command
 from tests.cubes import picture, written
 
 # Two test processes on two cores: one thread each, before torch is imported.
@@ -31,6 +33,13 @@ def peak():
 """
 """Source of a function for programs that tests start: the most memory that they have held."""
 
+
+def with_room_for(free, monkeypatch):
+    """A disk that has so many bytes free, in a file system that reserves none of them."""
+    monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Mock(free=free))
+
+
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads its peak memory from Linux's /proc")
 
 
@@ -40,6 +49,14 @@ def _usual_floats():
     yield
     if torch := sys.modules.get("torch"):
         torch.set_flush_denormal(False)
+
+
+@pytest.fixture
+def same_weights():
+    """Untrained networks are the same in whatever order tests run."""
+    import torch
+
+    torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session")
@@ -53,13 +70,14 @@ def data() -> Path:
 
 @pytest.fixture
 def pdenet():
-    """Runs `pdenet ...` in its own process and returns exit code, output and errors."""
+    """Runs `pdenet ...` in this process and returns exit code, output and errors."""
+    return command.run
 
-    def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pdenet_cli", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=600, **options)
 
-    return run
+@pytest.fixture
+def pdenet_process():
+    """The same in its own process: for what a user's terminal and shell have a part in."""
+    return command.run_process
 
 
 @pytest.fixture

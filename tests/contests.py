@@ -1,8 +1,12 @@
-"""Scenes and small untrained models for tests of `pdenet evaluate`, and a contest between them."""
+"""Scenes and small untrained models for tests of `pdenet evaluate`, and a contest between them.
+
+Modules that want the fixtures name them: `truth, models = contests.truth, contests.models`.
+"""
 
 import dataclasses
 
 import numpy as np
+import pytest
 import torch
 
 from pdenet_cli.models import Model, ModelSpec, save_model
@@ -23,17 +27,20 @@ def smooth(bands, rows, columns, seed=0):
     return (np.stack(waves) + 0.03 * rng.standard_normal((bands, rows, columns))).clip(0.01, 1)
 
 
-def make_truth(folder):
+@pytest.fixture(scope="session")
+def truth(tmp_path_factory):
     """A scene of 16-bit reflectance with wavelengths, and its pixels as 0..1."""
     pixels = np.rint(smooth(**SIZE) * 10000).astype("<u2")
     waves = (450.0, 500.0, 550.0, 600.0, 650.0)
-    path = folder / "scene.hdr"
+    path = tmp_path_factory.mktemp("truth") / "scene.hdr"
     written(path, pixels, wavelengths=waves, wavelength_units="Nanometers", reflectance_scale=10000.0)
     return path, (pixels / 10000).astype(np.float32)
 
 
-def make_models(folder):
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
     """Weights files of small untrained networks: with chance, without it, and for another scale."""
+    folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(0)
     kinds = {"chance": (PDENet, 4), "plain": (TemplateNet, 4), "double": (TemplateNet, 2)}
     for name, (kind, scale) in kinds.items():

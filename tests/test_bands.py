@@ -12,10 +12,10 @@ from pdenet_cli import CubeMeta, Posterior, Window, cube, load_model, open_cube
 from pdenet_cli.bands import band_choice, band_numbers, told
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import OutputError, UsageError
-from pdenet_cli.evaluation.trial import coarse
+from pdenet_cli.evaluation.trial import make_coarse
 from pdenet_cli.tools import sharpen
 from pdenet_cli.tools.describe import describe
-from pdenet_cli.tools.truths import Settings, open_truth, truth_view
+from pdenet_cli.tools.truths import TruthSettings, open_truth, truth_view
 from pdenet_cli.training.data import Scene
 from tests.cubes import picture, written
 
@@ -194,13 +194,13 @@ def test_an_interrupted_run_goes_on_only_with_the_same_bands(full, models, tmp_p
 
 def test_truths_are_compared_and_learned_from_in_the_chosen_bands(full):
     path, few = full
-    asked = Settings(bands=LIST)
+    asked = TruthSettings(bands=LIST)
     assert asked.job(2)["bands"] == LIST
     lows = []
-    for name, wish in ((path, asked), (few, Settings())):
+    for name, wish in ((path, asked), (few, TruthSettings())):
         with open_truth(name, wish) as truth:
             view = truth_view(truth, 2, wish, multiple=2, count=None)
-            lows.append(coarse(view, Degradation(2), 0, None, alone=False).cube.read())
+            lows.append(make_coarse(view, Degradation(2), 0, None, alone=False).cube.read())
     np.testing.assert_array_equal(*lows)
     with open_cube(path) as whole, open_cube(few) as alone:
         some, own = Scene.read(whole, chosen=LIST), Scene.read(alone)

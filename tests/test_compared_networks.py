@@ -15,28 +15,16 @@ from pdenet_cli.networks import NETWORKS, build_network
 from pdenet_cli.networks.gan3d import Discriminator, spectral_angle
 from pdenet_cli.networks.nas import NASNet
 from pdenet_cli.tools.train import TrainingPlan, train
-from pdenet_cli.training.data import Scene
-from pdenet_cli.training.patches import Patches
 from pdenet_cli.training.recipe import recipe_for
-from pdenet_cli.training.trainer import Trainer, new_network
 from tests.cubes import written
+from tests.trainings import seeded, tiny, trainer_of
 
 TRAINABLE = [name for name in NETWORKS if name != "bicubic"]
 BAND_BOUND = [name for name, kind in NETWORKS.items() if "bands" in kind.Config.__dataclass_fields__]
 DOUBLING = ["3dgan", "sspsr"]
 
 
-@pytest.fixture(autouse=True)
-def same_weights_every_time():
-    torch.manual_seed(0)
-
-
-def seeded(seed):
-    return torch.Generator().manual_seed(seed)
-
-
-def tiny(name, **changes):
-    return NETWORKS[name](replace(NETWORKS[name].configs["tiny"], **changes))
+pytestmark = pytest.mark.usefixtures("same_weights")
 
 
 def scene(bands=6, side=24):
@@ -266,13 +254,6 @@ def plan(cubes, network, **changes):
     return TrainingPlan(
         (cubes,), Degradation(4), network=network, config="tiny", changes=small, threads=1, **changes
     )
-
-
-def trainer_of(cubes, name, recipe="fast", **changes):
-    network = new_network(name, "tiny", 4, seed=0)
-    chosen = replace(recipe_for(recipe, name, 4), batch=2, patch=16, bands=4, **changes)
-    patches = Patches([Scene.read(open_cube(cubes / "a.hdr"))], chosen, 4, 0, network.bands)
-    return Trainer(network, patches, Degradation(4), torch.device("cpu"))
 
 
 @pytest.mark.parametrize("name", ["3dgan", "nas", "mcnet"])

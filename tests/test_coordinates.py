@@ -8,7 +8,7 @@ import pytest
 from pdenet_cli import open_cube
 from pdenet_cli.formats.labelled.coordinates import Coordinate
 from pdenet_cli.georeference import Georeference
-from tests.test_mat import numbers, write
+from tests.stores import numbers, write
 
 UTM = dict(
     grid_mapping_name="transverse_mercator",

@@ -8,35 +8,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdenet_cli import Window, open_cube
+from pdenet_cli import Window
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError
 from pdenet_cli.inference import Posterior
 from pdenet_cli.models import Model, ModelSpec, load_model
-from pdenet_cli.networks import NETWORKS, build_network
+from pdenet_cli.networks import build_network
 from pdenet_cli.networks.base import Draw
 from pdenet_cli.networks.dropout import DropoutNet
 from pdenet_cli.networks.ensemble import EnsembleNet
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet
 from pdenet_cli.tools.train import TrainingPlan, train
-from pdenet_cli.training.data import Scene
-from pdenet_cli.training.patches import Patches
 from pdenet_cli.training.recipe import RECIPES, recipe_for
-from pdenet_cli.training.trainer import Trainer, new_network
 from tests.cubes import written
+from tests.trainings import seeded, tiny, trainer_of
 
-
-@pytest.fixture(autouse=True)
-def same_weights_every_time():
-    torch.manual_seed(0)
-
-
-def seeded(seed):
-    return torch.Generator().manual_seed(seed)
-
-
-def tiny(name, **changes):
-    return NETWORKS[name](replace(NETWORKS[name].configs["tiny"], **changes))
+pytestmark = pytest.mark.usefixtures("same_weights")
 
 
 LOW = torch.rand((1, 4, 5, 6), generator=seeded(7))
@@ -165,17 +152,6 @@ def cubes(tmp_path_factory):
     pixels = torch.randint(0, 10000, (8, 64, 64), generator=seeded(1)).numpy().astype("<u2")
     written(folder / "a.hdr", pixels)
     return folder
-
-
-def trainer_of(cubes, name, **changes):
-    network = new_network(name, "tiny", 4, seed=0)
-    recipe = replace(recipe_for("fast", name, 4), **dict(batch=2, patch=16, bands=4) | changes)
-    return Trainer(
-        network,
-        Patches([Scene.read(open_cube(cubes / "a.hdr"))], recipe, 4, 0),
-        Degradation(4),
-        torch.device("cpu"),
-    )
 
 
 def test_dropout_begins_after_the_warm_up_and_validation_draws_with_it(cubes):

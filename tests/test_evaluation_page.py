@@ -15,20 +15,13 @@ from pdenet_cli.pages.chart import Line, Stroke, line_chart, strokes
 from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.tools.evaluate import evaluate_files
 from pdenet_cli.tools.truths import TruthSettings
+from tests import contests
 from tests.browser import CHROMIUM, needs_browser
-from tests.contests import contest, make_models, make_truth, smooth
+from tests.contests import contest, smooth
 from tests.cubes import written
 from tests.html import check_page
 
-
-@pytest.fixture(scope="module")
-def truth(tmp_path_factory):
-    return make_truth(tmp_path_factory.mktemp("truth"))
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    return make_models(tmp_path_factory.mktemp("models"))
+truth, models = contests.truth, contests.models
 
 
 @pytest.fixture(scope="module")

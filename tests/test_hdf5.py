@@ -17,8 +17,8 @@ from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import hdf5
 from pdenet_cli.georeference import Georeference
-from tests.stores import make, netcdf
-from tests.test_mat import full, numbers, shapes, write
+from tests.command import command
+from tests.stores import check_interrupted, full, make, netcdf, numbers, shapes, write
 
 relaxed = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -71,14 +71,9 @@ def test_more_attributes_than_64_kilobytes_survive(tmp_path):
 
 
 def test_an_interrupted_output_keeps_its_pixels(tmp_path):
-    pixels, parts = numbers((4, 5, 7), "u1"), (tmp_path / "part",)
-    meta = CubeMeta(*pixels.shape, pixels.dtype, **full())
-    assert hdf5.FORMAT.create is not None
-    hdf5.FORMAT.create(parts, meta).write(meta.window, pixels)
-    before = parts[0].read_bytes()
-    np.testing.assert_array_equal(hdf5.FORMAT.create(parts, meta).read(), pixels)
-    assert parts[0].read_bytes() == before
-    assert list(tmp_path.iterdir()) == [parts[0]]
+    pixels, part = numbers((4, 5, 7), "u1"), tmp_path / "part"
+    check_interrupted(hdf5.FORMAT, part, pixels, CubeMeta(*pixels.shape, pixels.dtype, **full()))
+    assert list(tmp_path.iterdir()) == [part]
 
 
 def test_netcdf_tools_read_what_we_write(tmp_path):
@@ -317,10 +312,9 @@ def test_a_full_disk_ends_in_one_line_wherever_it_is_met(kilobytes, tmp_path):
     write(tmp_path / "scene.h5", numbers((4, 12, 12)))
     out = tmp_path / "out"
     out.mkdir()
-    words = [sys.executable, "-m", "pdenet_cli", "upscale", tmp_path / "scene.h5", "-o", out / "fine.nc"]
-    words += ["--model", "bicubic", "--scale", "2"]
+    words = command("upscale", tmp_path / "scene.h5", "-o", out / "fine.nc", "--model", "bicubic", "--scale", 2)
     limit = f"ulimit -f {kilobytes}; exec "
-    ran = subprocess.run(["bash", "-c", limit + shlex.join(map(str, words))], capture_output=True, text=True)
+    ran = subprocess.run(["bash", "-c", limit + shlex.join(words)], capture_output=True, text=True)
     assert ran.returncode == 5, ran.stderr
     assert ran.stderr.count("\n") == 1
     assert list(out.iterdir()) == []

@@ -9,8 +9,7 @@ import pytest
 from pdenet_cli import open_cube
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats import limits
-from tests.stores import make
-from tests.test_mat import full, numbers, write
+from tests.stores import full, make, numbers, write
 
 SECRET = b"the secret of another file " * 40
 

@@ -98,10 +98,10 @@ def posteriors():
 @settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     which=st.sampled_from([(2, 1), (4, 1), (4, 2), (8, 1)]),
-    rows=st.integers(1, 30),
-    columns=st.integers(1, 30),
+    rows=st.integers(1, 26),
+    columns=st.integers(1, 26),
     bands=st.integers(1, 12),
-    tile=st.integers(3, 20),
+    tile=st.integers(4, 20),
     depth=st.integers(1, 12),
     ensemble=st.sampled_from(["masks", "flips"]),
     holes=st.booleans(),
@@ -195,6 +195,23 @@ def test_a_gpu_gets_large_tiles_first_and_then_as_many_samples_at_once_as_fit(en
     together = posterior.plan(scene, bands, halo, posterior.bytes_for(plan, 2) + 1)
     posterior.settle(together)
     assert posterior.at_once == 2
+
+
+def test_samples_are_made_where_the_network_is_and_only_what_is_asked_for_comes_back(monkeypatch):
+    model = make_model()
+    model.network.to("meta")  # a device like a GPU, that refuses tensors from elsewhere
+    posterior = Posterior(model, 5, ensemble="flips")
+    posterior.at_once = 2
+    brought = []
+
+    def cpu(tensor):
+        brought.append((tensor.device.type, *tensor.shape))
+        return torch.full(tensor.shape, float(len(brought)))
+
+    monkeypatch.setattr(torch.Tensor, "cpu", cpu)
+    samples = posterior.samples(np.ones((4, 9, 7), np.float32), slice(1, 3), Window(4, 8, 20, 12))
+    assert brought == [("meta", 1, 2, 20, 12)] * 5
+    assert samples[:, 0, 0, 0].tolist() == [1, 2, 3, 4, 5]
 
 
 def test_a_network_without_randomness_has_one_sample_or_one_for_each_symmetry():

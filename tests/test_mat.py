@@ -14,25 +14,14 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdenet_cli import CubeMeta, Window, create_cube, open_cube
+from pdenet_cli import CubeMeta, Window, open_cube
 from pdenet_cli.errors import FormatError, OutputError, ResourceError
 from pdenet_cli.formats import limits, mat
 from pdenet_cli.georeference import Georeference, GroundPoint
+from tests.stores import check_interrupted, full, numbers, shapes, write
 
 DTYPES = ["i1", "u1", "<i2", ">u2", "<i4", "<u4", "<i8", "<u8", "<f4", ">f4", "<f8", ">f8"]
-shapes = st.tuples(st.integers(1, 6), st.integers(1, 9), st.integers(1, 9))
 relaxed = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def numbers(shape, dtype="<u2", seed=0):
-    return np.random.default_rng(seed).integers(0, 120, shape).astype(dtype)
-
-
-def write(path, pixels, **fields):
-    meta = CubeMeta(*pixels.shape, pixels.dtype, **fields)
-    with create_cube(path, meta, overwrite=True) as cube:
-        cube.write(meta.window, pixels)
-    return meta
 
 
 @relaxed
@@ -59,33 +48,6 @@ def test_what_scipy_writes_is_read_whole_and_by_windows(shape, dtype, packed, se
     window = Window(shape[1] // 2, shape[2] // 3, 1, 1)
     np.testing.assert_array_equal(cube.read(window), pixels[(slice(None), *window.slices)])
     assert cube.meta.extra["note"] == "a text"
-
-
-def full(bands=4):
-    place = Georeference(
-        transform=(5e5, 30.0, 1.0, 4.6e6, 2.0, -30.0),
-        crs="EPSG:32616",
-        pixel_is_point=True,
-        anchor=(1.0, 2.0),
-        points=(GroundPoint(0.5, 1.5, 10.0, 20.0, 3.0), GroundPoint(2, 3, 4, 5)),
-        rpc={"LINE_OFF": "1", "SAMP_OFF": "2"},
-        native={"map info": ("UTM", ("16", "North")), "geo keys": {34735: (1, 2, 3)}},
-    )
-    return dict(
-        wavelengths=tuple(400.5 + b for b in range(bands)),
-        wavelength_units="Nanometers",
-        fwhm=(9.5,) * bands,
-        good_bands=(True, False) * (bands // 2),
-        band_names=tuple(f"bänd {b}, „{'x' * b}“" for b in range(bands)),
-        default_bands=(2, 1, 0),
-        nodata=-9999.0,
-        reflectance_scale=1e4,
-        gains=tuple(1.0 + b for b in range(bands)),
-        offsets=(0.5,) * bands,
-        variable="hsi",
-        extra={"sensor type": "Made up", "a": 1, "b": [1, 2.5], "c": ["x", "y"], "naïve": "ü"},
-        georeference=place,
-    )
 
 
 @pytest.mark.parametrize("version", ["v5", "v7.3"])
@@ -176,13 +138,8 @@ def test_version_7_3_is_what_matlab_writes(tmp_path, monkeypatch):
 @pytest.mark.parametrize("largest", [0, 1 << 30])
 def test_an_interrupted_output_keeps_its_pixels(largest, tmp_path, monkeypatch):
     monkeypatch.setattr(mat, "LARGEST_V5", largest)
-    pixels, parts = numbers((4, 5, 7), "u1"), (tmp_path / "part",)
-    meta = CubeMeta(*pixels.shape, pixels.dtype, **full())
-    assert mat.FORMAT.create is not None
-    mat.FORMAT.create(parts, meta).write(meta.window, pixels)
-    before = parts[0].read_bytes()
-    np.testing.assert_array_equal(mat.FORMAT.create(parts, meta).read(), pixels)
-    assert parts[0].read_bytes() == before
+    pixels = numbers((4, 5, 7), "u1")
+    check_interrupted(mat.FORMAT, tmp_path / "part", pixels, CubeMeta(*pixels.shape, pixels.dtype, **full()))
 
 
 def test_a_struct_is_looked_into(tmp_path):

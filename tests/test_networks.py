@@ -10,18 +10,13 @@ from pdenet_cli.errors import ModelError
 from pdenet_cli.networks import NETWORKS, Network, build_network
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, PDENetConfig, TemplateNet, _resized
 from tests import plain
+from tests.trainings import seeded
 
 TINY = CONFIGS["tiny"]
 PAPER_TINY = PDENetConfig(stages=2, units=3, width=8, head=4)  # the paper's choices, but small
 
 
-@pytest.fixture(autouse=True)
-def same_weights_every_time() -> None:
-    torch.manual_seed(0)
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+pytestmark = pytest.mark.usefixtures("same_weights")
 
 
 def cube(*shape: int) -> torch.Tensor:

@@ -9,8 +9,7 @@ from pdenet_cli.errors import FormatError
 from pdenet_cli.formats import hdf5
 from pdenet_cli.formats.labelled import ground_grid
 from pdenet_cli.georeference import Georeference, GroundPoint
-from tests.stores import make, netcdf
-from tests.test_mat import numbers, write
+from tests.stores import check_interrupted, make, netcdf, numbers, write
 
 
 def emit(path, rows=50, columns=40, bands=3):
@@ -132,12 +131,7 @@ def test_points_that_are_no_grid_or_not_in_degrees_stay_what_they_are(tmp_path):
 
 def test_an_interrupted_output_with_degrees_keeps_its_pixels(tmp_path):
     said, pixels = swath()
-    meta, parts = CubeMeta(*pixels.shape, pixels.dtype, **said), (tmp_path / "part",)
-    assert hdf5.FORMAT.create is not None
-    hdf5.FORMAT.create(parts, meta).write(meta.window, pixels)
-    before = parts[0].read_bytes()
-    np.testing.assert_array_equal(hdf5.FORMAT.create(parts, meta).read(), pixels)
-    assert parts[0].read_bytes() == before
+    check_interrupted(hdf5.FORMAT, tmp_path / "part", pixels, CubeMeta(*pixels.shape, pixels.dtype, **said))
 
 
 def test_gdal_finds_the_degrees_of_every_pixel(tmp_path):

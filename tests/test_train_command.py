@@ -1,7 +1,6 @@
 """`pdenet train`: the files it leaves, what it starts from, and that broken and shared runs end as whole ones."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from pdenet_cli.training.processes import Processes
 from pdenet_cli.training.recipe import Recipe
 from pdenet_cli.training.trainer import StepResult
 from tests.cubes import written
-from tests.test_training import plan
+from tests.trainings import plan
 
 COMMAND = ("--config", "tiny", "--batch", 2, "--patch", 32, "--patch-bands", 6, "--threads", 1)
 OFTEN = "from pdenet_cli.training import run; run.SAVE_EVERY = 0; from pdenet_cli.cli import main; main()"
@@ -53,6 +52,12 @@ def network_of(plan):
 
 def recipe_of(plan):
     return tool._recipe(plan, None if plan.init is None else load_model(plan.init))
+
+
+@pytest.fixture(scope="module")
+def trained(cubes, tmp_path_factory):
+    """The weights file of a finished run, to be read only."""
+    return train(plan(cubes), tmp_path_factory.mktemp("trained") / "m.safetensors").files.model
 
 
 # What it takes and what it leaves
@@ -243,9 +248,9 @@ def test_a_model_knows_what_it_began_with(pdenet, cubes, tmp_path):
     assert "started from first, x4" in shown
 
 
-def test_a_network_grows_by_a_stage_that_changes_nothing_at_first(cubes, tmp_path):
-    model = train(plan(cubes), tmp_path / "m.safetensors").files.model
-    small, grown = load_model(model).network, network_of(plan(cubes, init=str(model), config="tiny,stages=3"))
+def test_a_network_grows_by_a_stage_that_changes_nothing_at_first(cubes, trained):
+    start = plan(cubes, init=str(trained), config="tiny,stages=3")
+    small, grown = load_model(trained).network, network_of(start)
     assert len(grown.stages) == len(small.stages) + 1
     low = torch.rand(1, 5, 6, 6)
     with torch.no_grad():
@@ -255,30 +260,29 @@ def test_a_network_grows_by_a_stage_that_changes_nothing_at_first(cubes, tmp_pat
 
 
 @pytest.mark.parametrize("more", ["head=6", "width=11", "head=7,width=9,stages=3"])
-def test_a_wider_network_starts_as_the_one_it_grew_from(cubes, tmp_path, more):
-    file = train(plan(cubes), tmp_path / "small.safetensors").files.model
-    small, grown = load_model(file).network, network_of(plan(cubes, init=str(file), config=f"tiny,{more}"))
+def test_a_wider_network_starts_as_the_one_it_grew_from(cubes, trained, more):
+    start = plan(cubes, init=str(trained), config=f"tiny,{more}")
+    small, grown = load_model(trained).network, network_of(start)
     low = torch.rand(1, 5, 6, 6)
     with torch.no_grad():
         assert torch.allclose(grown(low), small(low), atol=1e-6)
     (grown(low) - 1).abs().sum().backward()
     assert all(stage.tail.grad.abs().flatten(1).sum(1).all() for stage in grown.stages)
-    narrow = plan(cubes, init=str(file), config="tiny,width=7")
+    narrow = plan(cubes, init=str(trained), config="tiny,width=7")
     with pytest.raises(ModelError, match="different shapes"):
         network_of(narrow)
 
 
 @pytest.mark.parametrize("scale", [2, 8])
-def test_a_run_starts_from_the_weights_of_another_scale(cubes, tmp_path, scale):
-    four = train(plan(cubes), tmp_path / "four.safetensors").files.model
-    start = network_of(plan(cubes, init=str(four), scale=scale))
+def test_a_run_starts_from_the_weights_of_another_scale(cubes, trained, tmp_path, scale):
+    start = network_of(plan(cubes, init=str(trained), scale=scale))
     assert start.scale == scale
-    for name, weight in load_model(four).network.state_dict().items():
+    for name, weight in load_model(trained).network.state_dict().items():
         if not name.endswith((".tail", ".logits")):  # these two are as large as the scale
             assert torch.equal(start.state_dict()[name], weight)
-    there = network_of(plan(cubes, init=str(four), network="pdenet", config="tiny", scale=scale))
+    there = network_of(plan(cubes, init=str(trained), network="pdenet", config="tiny", scale=scale))
     assert all(torch.equal(weight, start.state_dict()[name]) for name, weight in there.state_dict().items())
-    fcnn = train(plan(cubes, network="3dfcnn", config=None), tmp_path / "fcnn.safetensors").files.model
+    fcnn = train(plan(cubes, network="3dfcnn", config=None, steps=1), tmp_path / "fcnn.safetensors").files.model
     with pytest.raises(ModelError, match="cannot initialise an x"):
         network_of(plan(cubes, init=str(fcnn), network="3dfcnn", config=None, scale=scale))
 
@@ -382,14 +386,14 @@ def test_a_field_that_recipes_have_no_more_matters_only_where_it_was_used(cubes,
 
 
 def test_killed_and_resumed_is_as_unkilled(cubes, tmp_path, pdenet):
-    whole = train(plan(cubes, steps=60), tmp_path / "whole.safetensors")
-    arguments = (cubes, "-o", tmp_path / "part.safetensors", "--steps", 60, *COMMAND, "--resume")
+    whole = train(plan(cubes, steps=40), tmp_path / "whole.safetensors")
+    arguments = (cubes, "-o", tmp_path / "part.safetensors", "--steps", 40, *COMMAND, "--resume")
     running = started(*arguments)
-    wait_for_steps(tmp_path / "part.log.jsonl", 15)
+    wait_for_steps(tmp_path / "part.log.jsonl", 12)
     running.kill()
     running.communicate()
     steps = load_model(tmp_path / "part.last.safetensors").spec.steps
-    assert 5 < steps < 60
+    assert 5 < steps < 40
     ran = pdenet("train", *arguments, "--json")
     assert ran.returncode == 0, ran.stderr
     assert f"resumed after step {steps}" in ran.stderr
@@ -434,15 +438,17 @@ def test_a_process_knows_that_the_first_of_them_was_stopped(cubes, tmp_path, mon
     assert not train(plan(cubes), tmp_path / "m.safetensors").finished
 
 
-def test_two_processes_train_as_one(cubes, tmp_path):
+def in_two_processes(*arguments):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += ["-m", "pdenet_cli", "train", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_two_processes_train_as_one(pdenet, cubes, tmp_path):
     arguments = ("--steps", "8", *COMMAND[:2], "--batch", "4", *COMMAND[4:])
-    for count in (1, 2):
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", count]
-        command += ["-m", "pdenet_cli", "train", cubes, "-o", tmp_path / f"{count}.safetensors", *arguments]
-        ran = subprocess.run(
-            [str(c) for c in command], capture_output=True, text=True, env=os.environ, timeout=120
-        )
-        assert ran.returncode == 0, ran.stderr
+    ran = in_two_processes(cubes, "-o", tmp_path / "2.safetensors", *arguments)
+    assert ran.returncode == 0, ran.stderr
+    assert pdenet("train", cubes, "-o", tmp_path / "1.safetensors", *arguments).returncode == 0
     one, two = (
         [r["loss"] for r in read_log(tmp_path / f"{count}.log.jsonl") if r["kind"] == "step"] for count in (1, 2)
     )
@@ -454,10 +460,8 @@ def test_two_processes_train_as_one(cubes, tmp_path):
 
 def test_processes_that_use_other_weights_stay_in_step(cubes, tmp_path):
     words = ("--network", "ensemble", "--config", "tiny", "--steps", "2", "--batch", "3")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
-    command += ["pdenet_cli", "train", str(cubes), "-o", str(tmp_path / "two.safetensors"), *words]
-    command += ["--patch", "32", "--patch-bands", "6"]
-    ran = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=120)
+    words += ("--patch", "32", "--patch-bands", "6")
+    ran = in_two_processes(cubes, "-o", tmp_path / "two.safetensors", *words)
     assert ran.returncode == 0, ran.stderr
     changes = dict(batch=3, patch=32, bands=6)
     train(plan(cubes, network="ensemble", changes=changes, steps=2), tmp_path / "one.safetensors")

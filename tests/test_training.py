@@ -3,7 +3,6 @@
 import math
 from contextlib import nullcontext
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,24 +14,17 @@ from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import TrainingError
 from pdenet_cli.models import load_model
 from pdenet_cli.networks import Network
-from pdenet_cli.tools.train import TrainingPlan, train
+from pdenet_cli.tools.train import train
 from pdenet_cli.training import loop
 from pdenet_cli.training.data import Scene
 from pdenet_cli.training.log import read_log
 from pdenet_cli.training.loop import ValidationResult
 from pdenet_cli.training.patches import Patches
-from pdenet_cli.training.processes import ONE_PROCESS
 from pdenet_cli.training.recipe import RECIPES, SHARP, recipe_for
 from pdenet_cli.training.trainer import Trainer, new_network
 from pdenet_cli.training.validation import _score, held_out_parts, validate
 from tests.cubes import written
-
-
-def plan(cubes, **changes):
-    small = dict(batch=2, patch=32, bands=6)
-    defaults = dict(network="pdenet", config="tiny", changes=small, steps=6, threads=1)
-    return TrainingPlan((cubes,), Degradation(changes.pop("scale", 4)), **defaults | changes)
-
+from tests.trainings import plan
 
 # Schedules and scores
 
@@ -160,7 +152,8 @@ def test_a_batch_steps_as_its_elements_one_by_one(scenes):
 def test_a_run_starts_as_near_to_bicubic_as_its_recipe_says_and_as_its_seed_says():
     low = torch.rand(1, 3, 6, 6, generator=torch.Generator().manual_seed(0))
     whole, tenth, other = (
-        new_network("template", "tiny,stages=1", 4, seed, start) for seed, start in ((5, 1.0), (5, 0.1), (6, 1.0))
+        new_network("template", "tiny,stages=1,brightness=free", 4, seed, start)
+        for seed, start in ((5, 1.0), (5, 0.1), (6, 1.0))
     )
     with torch.no_grad():
         away, near, elsewhere = (network(low) - bicubic_up(low, 4) for network in (whole, tenth, other))
@@ -230,12 +223,16 @@ def test_networks_run_in_half_precision(name):
     torch.testing.assert_close(rough.float(), network(low, draw), rtol=0.05, atol=0.05)
 
 
-def test_half_precision_is_for_features_and_not_for_the_image():
-    network = new_network("template", "tiny", 4, seed=0, start=0.0)  # so that stages add nothing
+@pytest.mark.parametrize("brightness", ["free", "kept"])
+def test_half_precision_is_for_features_and_not_for_the_image(brightness):
+    config = f"tiny,brightness={brightness}"
+    network = new_network("template", config, 4, seed=0, start=0.0)  # so that stages add nothing
     low, high = torch.rand(1, 3, 8, 8), torch.rand(1, 3, 32, 32)
     with torch.autocast("cpu", torch.bfloat16):
         image, seen = network(low), network.degrade(high)
-    torch.testing.assert_close(image, bicubic_up(low, 4), rtol=0, atol=1e-6)
+    torch.testing.assert_close(image, network(low), rtol=0, atol=1e-6)
+    if brightness == "free":
+        torch.testing.assert_close(image, bicubic_up(low, 4), rtol=0, atol=1e-6)
     torch.testing.assert_close(seen, network.degrade(high), rtol=0, atol=1e-6)
 
 
@@ -281,8 +278,10 @@ def test_patches_are_made_coarse_before_they_go_to_a_device_that_may_not_know_ho
 
 
 @pytest.mark.parametrize("slow_after", [0, 40])
-def test_a_run_of_minutes_ends_on_time_though_the_machine_slows_down(monkeypatch, slow_after):
+def test_a_run_of_minutes_ends_on_time_though_the_machine_slows_down(scenes, monkeypatch, slow_after):
     now = 0.0
+    patches = Patches(scenes, replace(RECIPES["fast"](4), patch=16, bands=3), 4, seed=0)
+    trainer = Trainer(new_network("pdenet", "tiny", 4, seed=0), patches, Degradation(4), torch.device("cpu"))
 
     def advance(done, seconds):
         nonlocal now
@@ -290,22 +289,14 @@ def test_a_run_of_minutes_ends_on_time_though_the_machine_slows_down(monkeypatch
         trainer.step += 1
         return "stepped"
 
-    def validate(*_):
+    def validated(*_):
         nonlocal now
         now += 4
         return {}
 
-    monkeypatch.setattr(loop, "validate", validate)
-    trainer = SimpleNamespace(
-        step=0,
-        masked=True,
-        network=SimpleNamespace(random=True),
-        processes=ONE_PROCESS,
-        device=torch.device("cpu"),
-        average=None,
-        draw=int,
-        advance=advance,
-    )
+    monkeypatch.setattr(trainer, "advance", advance)
+    monkeypatch.setattr(trainer, "masked", True)
+    monkeypatch.setattr(loop, "validate", validated)
     told = list(loop.training_loop(trainer, [], loop.Budget(seconds=120), lambda: now))
     assert told[-1].done == 1
     assert 110 < now <= 120

@@ -37,7 +37,7 @@ from pdenet_cli.picture import coloured, map_quicklook, quicklook
 from pdenet_cli.report import Report
 from pdenet_cli.tools.page import _notes
 from tests.browser import Browser, needs_browser
-from tests.test_upscale import calibration
+from tests.conftest import calibration
 
 FACTS = Facts("field", "general-x4", 8, "std", "standard deviation of the samples", level=0.9)
 WAVES = (450.0, 500.0, 550.0, 600.0, 650.0, 700.0)

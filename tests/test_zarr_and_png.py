@@ -16,7 +16,7 @@ from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import limits, zarr_store
 from pdenet_cli.georeference import Georeference
-from tests.test_mat import full, numbers, shapes, write
+from tests.stores import full, numbers, shapes, write
 
 zarr = pytest.importorskip("zarr")
 relaxed = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

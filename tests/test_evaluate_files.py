@@ -1,0 +1,281 @@
+"""`pdenet evaluate ESTIMATE TRUTH`: scores that can be checked by hand, and files of every kind."""
+
+import csv
+import dataclasses
+import json
+
+import h5py
+import numpy as np
+import pytest
+from scipy.io import savemat
+from skimage.metrics import peak_signal_noise_ratio, structural_similarity
+
+from pdenet_cli.errors import FormatError, OutputError, UsageError
+from pdenet_cli.evaluation import view
+from pdenet_cli.georeference import Georeference
+from pdenet_cli.tools.evaluate import evaluate_files
+from pdenet_cli.tools.truths import TruthSettings, refuse_to_replace
+from tests import contests
+from tests.contests import SIZE, contest, smooth
+from tests.cubes import written
+
+truth, models = contests.truth, contests.models
+
+
+def test_two_files_of_different_formats_are_scored_by_the_truths_numbers(pdenet, truth, tmp_path):
+    path, unit = truth
+    guess = (unit + 0.02 * np.random.default_rng(1).standard_normal(unit.shape)).astype("<f4")
+    written(tmp_path / "guess.tif", guess * 10000)
+    ran = pdenet("evaluate", tmp_path / "guess.tif", path, "--json", "--csv", tmp_path / "scores.csv")
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    values = told["scenes"][0]["systems"]["guess.tif"]["values"]
+    clipped = guess.clip(0, 1).astype(np.float64), unit.clip(0, 1).astype(np.float64)
+    psnr = [peak_signal_noise_ratio(t, g, data_range=1) for g, t in zip(*clipped, strict=True)]
+    ssim = [structural_similarity(t, g, data_range=1, win_size=7) for g, t in zip(*clipped, strict=True)]
+    assert values["MPSNR"] == pytest.approx(np.mean(psnr), abs=1e-4)  # the file's float32 numbers
+    assert values["MSSIM"] == pytest.approx(np.mean(ssim), abs=1e-5)
+    assert told["protocol"] == "pdenet"
+    assert told["scenes"][0]["share_left_out"] == 0
+    rows = list(csv.DictReader((tmp_path / "scores.csv").open()))
+    per_band = [float(row["value"]) for row in rows if row["metric"] == "MPSNR" and row["band"]]
+    assert per_band == pytest.approx(psnr, abs=1e-3)
+    assert rows[-1]["wavelength_nm"] == "650.0"
+    again = pdenet("evaluate", tmp_path / "guess.tif", path, "--csv", tmp_path / "scores.csv")
+    assert again.returncode == 5
+    assert "--overwrite" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        (lambda unit: unit, {"reflectance_scale": 1.0}),
+        (lambda unit: 100 * unit, {"reflectance_scale": 100.0}),
+        (lambda unit: 10000 * unit, {"reflectance_scale": 0.5}),
+        (lambda unit: (unit - 0.1) * 500, {"gains": (0.002,) * 5, "offsets": (0.1,) * 5}),
+        (lambda unit: 10000 * unit, {}),
+    ],
+)
+def test_an_estimate_is_scaled_as_its_own_header_says(truth, tmp_path, numbers, said):
+    path, unit = truth
+    guess = (unit + 0.02 * np.random.default_rng(1).standard_normal(unit.shape)).astype("<f4")
+    written(tmp_path / "guess.hdr", np.asarray(numbers(guess), "<f4"), **said)
+    values = (
+        evaluate_files(tmp_path / "guess.hdr", path, None, TruthSettings()).scenes[0].systems["guess.hdr"].values
+    )
+    error = guess.clip(0, 1).astype(np.float64) - unit.clip(0, 1)
+    assert values["RMSE"] == pytest.approx(np.sqrt(np.mean(error**2)), rel=1e-4)
+    notes = evaluate_files(tmp_path / "guess.hdr", path, None, TruthSettings()).notes
+    credible = said and said.get("reflectance_scale") != 0.5
+    assert [note.split()[0] for note in notes] == ([] if credible else ["guess.hdr"])
+
+
+def test_a_cube_beside_itself_is_scaled_alike_whatever_it_says(tmp_path):
+    path = written(tmp_path / "a.hdr", (1000 * smooth(**SIZE)).astype("<f4"))
+    same = evaluate_files(path, path, None, TruthSettings())
+    assert (same.scenes[0].systems["a.hdr"].values["RMSE"], same.notes) == (0, ())
+
+
+def test_an_estimate_may_have_another_variable_than_the_truth(truth, tmp_path):
+    _, unit = truth
+    three, four = (np.ascontiguousarray(unit.transpose(1, 2, 0)[:, :, :bands]) for bands in (3, 4))
+    savemat(tmp_path / "guess.mat", {"mine": four})
+    savemat(tmp_path / "truth.mat", {"hsi": four, "other": three})
+    same = evaluate_files(tmp_path / "guess.mat", tmp_path / "truth.mat", None, TruthSettings(variable="hsi"))
+    assert same.scenes[0].systems["guess.mat"].values["RMSE"] == 0
+    with pytest.raises(FormatError, match=r"truth\.mat: no variable"):
+        evaluate_files(tmp_path / "truth.mat", tmp_path / "guess.mat", None, TruthSettings(variable="mine"))
+
+
+def test_cubes_are_read_and_compared_as_the_user_says(truth, tmp_path):
+    _, unit = truth
+    for name, more in (("a.h5", 0), ("b.h5", 0.01)):
+        mine = unit + np.float32(more)
+        mine[:, :5] = -7
+        with h5py.File(tmp_path / name, "w") as file:
+            file["mine"], file["other"] = mine.transpose(1, 2, 0), unit[:, :9]
+    rmse = {}
+    for high in (1, 2):
+        settings = TruthSettings(variable="mine", axes="rcb", value_range=(0, high), bands=slice(1, 4), nodata=-7)
+        done = evaluate_files(tmp_path / "b.h5", tmp_path / "a.h5", None, settings)
+        rmse[high] = done.scenes[0].systems["b.h5"].values["RMSE"]
+        assert (done.scenes[0].rows, done.scenes[0].columns, len(done.scenes[0].bands)) == (50, 41, 3)
+        assert done.scenes[0].share_left_out == pytest.approx(5 / 50)
+        told = done.to_dict()
+        assert [told[name] for name in ("range", "bands", "nodata")] == [[0, high], [1, 4], -7]
+    assert rmse[1] == pytest.approx(2 * rmse[2], rel=0.01)
+
+
+def test_wavelengths_are_those_of_the_bands_that_are_compared(truth, tmp_path):
+    _, unit = truth
+    waves = (450.0, 500.0, 550.0, 600.0, 650.0)
+    told = dict(wavelengths=waves, wavelength_units="nm", good_bands=(False, True, True, False, True))
+    path = written(tmp_path / "a.hdr", unit, **told)
+    assert evaluate_files(path, path, None, TruthSettings()).scenes[0].wavelengths == (500, 550, 650)
+
+
+@pytest.mark.parametrize(("shift", "said"), [(4, False), (6, True)])
+def test_bands_that_are_not_the_same_are_told_of(tmp_path, shift, said):
+    centres = np.arange(400.0, 450, 10)
+    pixels = smooth(**SIZE)
+    paths = [
+        written(tmp_path / name, pixels, wavelengths=tuple(centres + more), wavelength_units="nm")
+        for name, more in (("a.hdr", 0), ("b.hdr", shift))
+    ]
+    notes = evaluate_files(*paths, None, TruthSettings()).notes
+    assert any("wavelengths" in note and f"{shift} nm" in note for note in notes) == said
+
+
+UTM = "EPSG:32616"
+
+GRID = (5e5, 30.0, 0.0, 4e6, 0.0, -30.0)
+
+
+@pytest.mark.parametrize(
+    ("transform", "crs", "said"),
+    [
+        (GRID, UTM, ""),
+        ((5e5 + 2, *GRID[1:]), UTM, ""),
+        ((5e5 + 9, *GRID[1:]), UTM, "are up to 0.3 pixels apart on the ground"),
+        ((*GRID[:3], 4e6 - 60, *GRID[4:]), UTM, "are up to 2 pixels apart on the ground"),
+        ((5e5, 30.3, 0.0, 4e6, 0.0, -30.0), UTM, "are up to 0.406 pixels apart on the ground"),  # at the far end
+        (GRID, "EPSG:32617", "different coordinate systems, EPSG:32616 and EPSG:32617"),
+        (GRID, 'PROJCS["WGS 84 / UTM zone 16N"]', ""),
+        ((-87.0, 3e-4, 0.0, 36.1, 0.0, -3e-4), 'GEOGCS["WGS 84"]', "do not cover the same ground"),
+        (None, None, ""),
+    ],
+)
+def test_cubes_of_other_places_are_told_of(tmp_path, transform, crs, said):
+    places = Georeference(GRID, UTM), Georeference(transform, crs)
+    paths = [
+        written(tmp_path / name, smooth(**SIZE).astype("<f4"), georeference=place)
+        for name, place in zip(("a.tif", "b.tif"), places, strict=True)
+    ]
+    notes = [note for note in evaluate_files(*paths, None, TruthSettings()).notes if "The two" in note]
+    assert [said in note for note in notes] == ([True] if said else [])
+
+
+def test_turned_grids_are_compared_in_their_own_pixels():
+    turned = Georeference((0.0, 0.0, 2.0, 0.0, 4.0, 0.0))  # columns go up by 4, rows right by 2
+    moved = dataclasses.replace(turned, transform=(1.0, 0.0, 2.0, 1.0, 4.0, 0.0))
+    assert turned.strays(moved, 7, 9) == pytest.approx(0.5)
+    flat = Georeference((0.0,) * 6)
+    assert flat.strays(turned, 7, 9) == turned.strays(Georeference(), 7, 9) == 0
+
+
+def test_a_truth_with_holes_that_nobody_declared_is_told_of(models, tmp_path):
+    pixels = smooth(**SIZE).astype("f4")
+    pixels[:, :8] = -9999
+    path = written(tmp_path / "a.hdr", pixels)
+    notes = contest(models, ("plain",)).run([path]).notes
+    assert ["a.hdr" in note for note in notes if "--nodata -9999" in note] == [True]
+    assert any("--nodata -9999" in note for note in evaluate_files(path, path, None, TruthSettings()).notes)
+
+
+def test_cubes_of_different_shapes_are_refused_in_a_line(truth, tmp_path):
+    path, unit = truth
+    other = written(tmp_path / "small.hdr", unit[:, :-1])
+    with pytest.raises(UsageError, match=r"5 x 49 x 41 and .* 5 x 50 x 41 .*same shape"):
+        evaluate_files(other, path, None, TruthSettings())
+
+
+def test_nodata_and_bad_bands_are_left_out_and_their_share_is_told(tmp_path):
+    unit = smooth(**SIZE).astype("<f4")
+    guess = (unit + 0.01).astype("<f4")
+    hidden = unit.copy()
+    hidden[:, :10] = -9
+    hidden[3] = np.random.default_rng(0).random(hidden.shape[1:])
+    guess[:, 40:] = np.nan
+    good = (True, True, True, False, True)
+    scene = written(tmp_path / "truth.hdr", hidden, nodata=-9.0, good_bands=good)
+    result = evaluate_files(written(tmp_path / "guess.hdr", guess), scene, None, TruthSettings()).scenes[0]
+    assert result.bands == (0, 1, 2, 4)
+    assert result.bands_left_out == 1
+    assert result.share_left_out == pytest.approx(1 - 4 / 5 * 30 / 50)
+    expected = np.sqrt(np.mean((guess.clip(0, 1) - unit)[[0, 1, 2, 4], 10:40].astype(np.float64) ** 2))
+    assert result.systems["guess.hdr"].values["RMSE"] == pytest.approx(expected, abs=1e-6)
+    assert np.isfinite(result.systems["guess.hdr"].values["MSSIM"])
+
+
+def test_an_estimate_has_holes_of_its_own(tmp_path):
+    unit = smooth(**SIZE).astype("<f4")
+    guess = unit + np.float32(0.01)
+    guess[:, :10] = -5
+    paths = written(tmp_path / "guess.hdr", guess, nodata=-5.0), written(tmp_path / "truth.hdr", unit, nodata=-7.0)
+    result = evaluate_files(*paths, None, TruthSettings()).scenes[0]
+    assert result.share_left_out == pytest.approx(10 / 50)
+    assert result.systems["guess.hdr"].values["RMSE"] <= 0.0101
+
+
+def test_nothing_in_common_is_an_error(tmp_path):
+    unit = smooth(3, 20, 20).astype("<f4")
+    nothing = written(tmp_path / "nothing.hdr", np.full_like(unit, np.nan))
+    with pytest.raises(UsageError, match="nothing to compare"):
+        evaluate_files(nothing, written(tmp_path / "truth.hdr", unit), None, TruthSettings())
+
+
+def test_blocks_of_any_size_give_the_same_scores(truth, tmp_path, monkeypatch):
+    path, unit = truth
+    guess = written(tmp_path / "guess.hdr", (unit * 9000).astype("<f4"))
+    whole = evaluate_files(guess, path, None, TruthSettings(look=True)).scenes[0]
+    monkeypatch.setattr(
+        view.View, "blocks", lambda self, multiple=1: self.scene.blocks(7 * multiple, 11 * multiple)
+    )
+    cut = evaluate_files(guess, path, None, TruthSettings(look=True)).scenes[0]
+    assert cut.systems["guess.hdr"].values == pytest.approx(whole.systems["guess.hdr"].values, rel=1e-9)
+    np.testing.assert_array_equal(cut.look.errors["guess.hdr"], whole.look.errors["guess.hdr"])
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 1, 1), (1, 1, 5)])
+def test_the_smallest_cubes_are_scored(pdenet, tmp_path, shape):
+    paths = [
+        written(tmp_path / name, np.full(shape, number, "<f4"), georeference=Georeference(GRID, UTM))
+        for name, number in (("guess.hdr", 1), ("truth.hdr", 2))
+    ]
+    ran = pdenet("evaluate", *paths, "--html", tmp_path / "page.html")
+    assert ran.returncode == 0, ran.stderr
+    assert "0.50000" in ran.stdout  # RMSE, where 0..1 is 0..2
+
+
+def test_ergas_knows_the_scale(truth, tmp_path):
+    path, unit = truth
+    guess = written(tmp_path / "guess.hdr", (unit * 9000).astype("<f4"))
+    two, four = (
+        evaluate_files(guess, path, s, TruthSettings()).scenes[0].systems["guess.hdr"].values for s in (2, 4)
+    )
+    assert two["ERGAS"] == pytest.approx(2 * four["ERGAS"])
+
+
+def test_one_cube_without_a_model_is_not_enough(pdenet, truth):
+    ran = pdenet("evaluate", truth[0])
+    assert ran.returncode == 2
+    assert "ESTIMATE and TRUTH" in ran.stderr
+
+
+@pytest.mark.parametrize("option", ["--html", "--csv"])
+def test_a_cube_is_never_replaced_by_its_own_scores(pdenet, truth, tmp_path, option):
+    path, _ = truth
+    before = path.with_suffix(".img").read_bytes()
+    ran = pdenet("evaluate", path, path, option, path.with_suffix(".img"), "--overwrite")
+    assert ran.returncode == 5
+    assert "is the scene itself" in ran.stderr
+    assert path.with_suffix(".img").read_bytes() == before
+
+
+def test_two_outputs_of_one_name_are_refused(pdenet, truth, tmp_path):
+    ran = pdenet("evaluate", truth[0], truth[0], "--html", tmp_path / "z", "--csv", tmp_path / "z")
+    assert ran.returncode == 2
+    assert "the same name" in ran.stderr
+
+
+def test_no_output_replaces_what_lies_beside_a_scene_or_another_output(tmp_path):
+    path = written(tmp_path / "a.tif", smooth(3, 12, 12).astype("<f4"))
+    lines = "ENVI\nsamples = 12\nlines = 12\nbands = 3\ndata type = 4\n"
+    path.with_suffix(".hdr").write_text(lines + "wavelength = {500, 501, 502}\n")
+    for output in (path, path.with_suffix(".hdr")):
+        with pytest.raises(OutputError, match="is the scene itself"):
+            refuse_to_replace([output], [path], TruthSettings())
+    (tmp_path / "deeper").mkdir()
+    with pytest.raises(UsageError, match="the same name"):
+        refuse_to_replace([tmp_path / "b.csv", tmp_path / "deeper" / ".." / "b.csv"], [path], TruthSettings())
+    refuse_to_replace([tmp_path / "b.csv", tmp_path / "b.html"], [path], TruthSettings())
