@@ -424,7 +424,7 @@ def test_shares_make_up_the_batch():
 def test_processes_agree_though_their_device_has_no_such_numbers():
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
-        assert Processes(0, 2).agree((1 / 3, 1.0), torch.device("meta")) == (1 / 3, 1.0)
+        assert Processes(0, 2).broadcast((1 / 3, 1.0), torch.device("meta")) == (1 / 3, 1.0)
     finally:
         dist.destroy_process_group()
 

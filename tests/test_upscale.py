@@ -360,7 +360,7 @@ def test_a_log_hears_how_far_a_run_is_and_of_which_scene_notes_are(scene, models
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 1)
     job = Job(scene, tmp_path / "fine.hdr", posterior, Settings(tile=20))
     monkeypatch.setattr(job, "_notes", lambda: ("odd numbers",))
-    sharpening._work(job, scene, "scene.hdr: ")
+    sharpening._run_job(job, scene, "scene.hdr: ")
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "scene.hdr: odd numbers"
     assert lines[-1] == "scene.hdr: 4 of 4 tiles"
@@ -522,8 +522,8 @@ def test_a_map_says_what_its_numbers_are(models):
 def test_only_maps_that_are_calibrated_speak_of_the_calibration(models):
     posterior = Posterior(load_model(models / "calibrated.safetensors"), 2)  # not the 4 of its calibration
     plain, interval = (Maps(names, Question(), posterior) for names in (("std",), ("interval",)))
-    assert (plain.misfits(), plain.facts()["calibration"]) == ((), None)
-    assert "4 samples" in interval.misfits()[0]
+    assert (plain.notes(), plain.facts()["calibration"]) == ((), None)
+    assert "4 samples" in interval.notes()[0]
     assert interval.facts()["calibration"]["samples"] == 4
 
 
