@@ -145,7 +145,7 @@ class Job:
         try:
             before = delivery.made(job) if self.settings.resume else None
             if before is not None:
-                delivery.show(_named(self.source.path).name, before, missing=True)
+                delivery.show(_named(self.source.path).name, self.source, before, missing=True)
                 self.report = before
                 return
             self.delivery.refuse_others(self.others, self.settings.variable, self.settings.axes)
@@ -174,7 +174,7 @@ class Job:
             if COMPLETE not in steps:
                 numbers = yield from self._tiles(len(steps), say)
                 self.delivery.complete(self._report(job, numbers, time.monotonic() - started))
-        self.report = self.delivery.commit(_named(self.source.path).name)
+        self.report = self.delivery.commit(_named(self.source.path).name, self.source)
 
     @property
     def _tiling(self) -> dict[str, int]:
