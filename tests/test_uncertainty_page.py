@@ -22,6 +22,8 @@ from pdenet_cli.networks.pdenet import CONFIGS, PDENet
 from pdenet_cli.pages import overview as overviews
 from pdenet_cli.pages.chart import ordinal
 from pdenet_cli.pages.overview import (
+    Coarse,
+    MapOverview,
     Overview,
     Packed,
     Spectra,
@@ -32,14 +34,18 @@ from pdenet_cli.pages.overview import (
     spectra_of,
 )
 from pdenet_cli.pages.risk import risk_png
-from pdenet_cli.pages.uncertainty import Facts, from_cubes, share_text, uncertainty_page
+from pdenet_cli.pages.uncertainty import Facts, MapFacts, from_cubes, share_text, uncertainty_page
 from pdenet_cli.picture import coloured, map_quicklook, quicklook
 from pdenet_cli.report import Report
 from pdenet_cli.tools.page import _notes
 from tests.browser import Browser, needs_browser
 from tests.conftest import calibration
 
-FACTS = Facts("field", "general-x4", 8, "std", "standard deviation of the samples", level=0.9)
+STD = MapFacts("std", "standard deviation of the samples")
+SHARE = MapFacts("share", "samples that differ", "percent")
+FACTS = Facts("field", "general-x4", 8, (STD,), level=0.9)
+BOTH = dataclasses.replace(FACTS, maps=(STD, SHARE))
+SCALE = 4
 WAVES = (450.0, 500.0, 550.0, 600.0, 650.0, 700.0)
 ROWS, COLUMNS = 40, 60
 
@@ -50,7 +56,9 @@ def in_memory(pixels, **meta):
 
 
 def some_cubes(rows=ROWS, columns=COLUMNS, bands=6, seed=0):
-    """A mean of 16-bit numbers, the ends of its interval, its std, and that merged; a corner has no data."""
+    """An input, a mean of 16-bit numbers, the ends of its interval, its std, and that merged, and another merged
+    map; a corner has no data.
+    """
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[:rows, :columns]
     mean = np.stack([2000 + 30 * x + 10 * y + 100 * b for b in range(bands)]).astype("<u2")
@@ -58,30 +66,50 @@ def some_cubes(rows=ROWS, columns=COLUMNS, bands=6, seed=0):
     std[:, :5, :8] = np.nan
     mean[:, :5, :8] = 0
     merged = np.sqrt((std.astype("f8") ** 2).mean(0))[None].astype("<f4")
+    coarse = mean[:, ::SCALE, ::SCALE] + rng.integers(1, 900, (bands, 1, 1)).astype("<u2")
+    coarse[:, :2, :2] = 0
     told = dict(wavelengths=WAVES[:bands], wavelength_units="nm") if bands <= len(WAVES) else {}
     return dict(
+        input=in_memory(coarse, nodata=0, **told),
         mean=in_memory(mean, nodata=0, **told),
         low=in_memory((mean - 3 * std).astype("<f4"), nodata=float("nan")),
         high=in_memory((mean + 2 * std).astype("<f4"), nodata=float("nan")),
         std=in_memory(std, nodata=float("nan")),
         risk=in_memory(merged, nodata=float("nan")),
+        share=in_memory((y % 7 + x[None] / columns).astype("<f4"), nodata=float("nan")),
     )
 
 
 def page_of(cubes, facts=FACTS):
-    return from_cubes(cubes["mean"], cubes["low"], cubes["high"], cubes["risk"], facts)
+    maps = [cubes["risk"], cubes["share"]][: len(facts.maps)]
+    return from_cubes(cubes["input"], cubes["mean"], maps, facts, (cubes["low"], cubes["high"]))
 
 
-def unpacked(parcel, shape):
-    """(map, mean, low, high) as the page's script reads them, written a second time."""
+def spectra_with(cubes, *maps, **words):
+    return Spectra.of(cubes["mean"], [cubes[name] for name in maps or ("risk",)], cubes["input"], **words)
+
+
+def facts_in(text):
+    """What a page tells its script."""
+    return json.loads(re.search(r'id="facts">(.*?)</script>', text)[1])
+
+
+def unpacked(parcel, shape, maps, coarse):
+    """(maps, input, mean, low, high) as the page's script reads them, written a second time."""
     rows, columns = shape[1:]
     content = np.frombuffer(zlib.decompress(parcel.content), np.uint8)
-    risk = content[: 4 * rows * columns].view("<f4").reshape(rows, columns)
-    halves = content[4 * rows * columns :].reshape(3, 2, *shape).astype(int)
-    codes = halves[:, 0] + 256 * halves[:, 1]
+    first, last = 4 * maps * rows * columns, content.size - 2 * np.prod(coarse)
+    merged = content[:first].view("<f4").reshape(maps, rows, columns)
     size, lowest = (np.array(values)[:, None, None] for values in (parcel.size, parcel.lowest))
-    mean = np.where(codes[0] > 0, lowest + (codes[0] - 1) * size, np.nan)
-    return risk, mean, mean - codes[1] * size, mean + codes[2] * size
+
+    def codes(part, *shape):
+        halves = part.reshape(-1, 2, *shape).astype(int)
+        return halves[:, 0] + 256 * halves[:, 1]
+
+    middle, below, above = codes(content[first:last], *shape)
+    (own,) = codes(content[last:], *coarse)
+    mean, source = (np.where(code > 0, lowest + (code - 1) * size, np.nan) for code in (middle, own))
+    return merged, source, mean, mean - below * size, mean + above * size
 
 
 # What a page holds.
@@ -116,26 +144,51 @@ def test_packed_spectra_come_back_to_a_step_of_their_band(seed, bands, rows, col
         nothing = rng.random(mean.shape) < 0.3
         mean, low, high = (np.where(nothing, np.nan, values) for values in (mean, low, high))
     values = [v.astype(np.float32) for v in (mean, low, high)]
-    risk = rng.random((rows, columns)).astype(np.float32)
-    parcel = Packed.of(Spectra(*values, risk, 1, "band", tuple(range(bands)), "band"))
-    back = unpacked(parcel, mean.shape)
-    np.testing.assert_array_equal(back[0], risk)
+    merged = rng.random((2, rows, columns)).astype(np.float32)
+    source = Coarse(values[0][:, ::2, ::3] * 3, np.arange(rows) // 2, np.arange(columns) // 3)
+    parcel = Packed.of(Spectra(*values, merged, source, 1, "band", tuple(range(bands)), "band"))
+    back = unpacked(parcel, mean.shape, 2, source.values.shape)
+    np.testing.assert_array_equal(back[0], merged)
     half = np.array(parcel.size)[:, None, None] / 2
-    for got, wanted in zip(back[1:], values, strict=True):
+    for got, wanted in zip(back[1:], (source.values, *values), strict=True):
         np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
         assert (np.abs(got - wanted) <= half * 1.001 + 1e-6 * np.abs(wanted))[np.isfinite(wanted)].all()
 
 
 def test_spectra_that_do_not_fit_are_thinned_until_they_do():
     cubes = some_cubes()
-    spectra = Spectra.of(cubes["mean"], cubes["risk"], (cubes["low"], cubes["high"]), level=0.9)
+    spectra = spectra_with(cubes, "risk", "share", interval=(cubes["low"], cubes["high"]), level=0.9)
     whole = len(Packed.of(spectra).content)
     fewer, parcel = packed(spectra, most=whole // 3)
     assert spectra.step == 1
     assert fewer.step in (2, 4)
     assert len(parcel.content) <= whole // 3
     np.testing.assert_array_equal(fewer.mean, spectra.mean[:, :: fewer.step, :: fewer.step])
-    np.testing.assert_array_equal(fewer.risk, cubes["risk"].read()[0, :: fewer.step, :: fewer.step])
+    for kept, name in zip(fewer.maps, ("risk", "share"), strict=True):
+        np.testing.assert_array_equal(kept, cubes[name].read()[0, :: fewer.step, :: fewer.step])
+
+
+@given(
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.integers(1, 5),
+    st.integers(1, 13),
+    st.integers(0, 3),
+    st.integers(1, 99),
+)
+@settings(deadline=None, max_examples=80)
+def test_every_pixel_has_the_spectrum_of_the_input_pixel_that_contains_it(rows, columns, scale, step, times, some):
+    pixels = np.arange(1, 2 * rows * columns + 1, dtype="<i4").reshape(2, rows, columns)
+    fine = CubeMeta(2, rows * scale, columns * scale, np.dtype("u2"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overviews, "BLOCK_VALUES", some)
+        coarse = Coarse.of(in_memory(pixels, nodata=1), fine, step)
+    for _ in range(times):
+        coarse, step = coarse.thinner(), 2 * step
+    known = np.where(pixels == 1, np.nan, pixels)
+    wanted = known.repeat(scale, axis=1).repeat(scale, axis=2)[:, ::step, ::step]
+    np.testing.assert_array_equal(coarse.values[:, coarse.rows][:, :, coarse.columns], wanted)
+    assert coarse.values.size <= wanted.size  # none is there twice, or unwanted
 
 
 def test_a_page_of_many_spectra_stays_small_and_says_what_it_left_out():
@@ -147,12 +200,12 @@ def test_a_page_of_many_spectra_stays_small_and_says_what_it_left_out():
 
 def test_without_an_interval_the_band_is_two_std_and_is_called_so():
     cubes = some_cubes()
-    spectra = Spectra.of(cubes["mean"], cubes["risk"], std=cubes["std"])
+    spectra = spectra_with(cubes, std=cubes["std"])
     mean, std = cubes["mean"].read().astype("f8"), cubes["std"].read()
     np.testing.assert_allclose(spectra.high, mean + 2 * std, rtol=1e-6)
     np.testing.assert_allclose(spectra.low, mean - 2 * std, rtol=1e-3, atol=0.01)
     assert np.isnan(spectra.mean[:, :5, :8]).all()
-    text = from_cubes(cubes["mean"], None, None, cubes["risk"], FACTS, cubes["std"])
+    text = from_cubes(cubes["input"], cubes["mean"], [cubes["risk"]], FACTS, std=cubes["std"])
     assert "± 2 std of the samples, not calibrated" in text
     assert "90 % interval" in page_of(cubes)
 
@@ -160,9 +213,10 @@ def test_without_an_interval_the_band_is_two_std_and_is_called_so():
 def test_bad_bands_leave_a_gap_in_the_spectra():
     cubes = some_cubes()
     good = (True, True, False, True, True, True)
-    mean = in_memory(cubes["mean"].array, nodata=0, wavelengths=WAVES, good_bands=good)
-    spectra = Spectra.of(mean, cubes["risk"], std=cubes["std"])
+    cubes["mean"] = in_memory(cubes["mean"].array, nodata=0, wavelengths=WAVES, good_bands=good)
+    spectra = spectra_with(cubes, std=cubes["std"])
     assert np.isnan(spectra.mean[2]).all()
+    assert np.isnan(spectra.input.values[2]).all()
     assert np.isfinite(spectra.mean[3, 10:]).all()
 
 
@@ -184,17 +238,18 @@ def test_a_line_is_broken_where_wavelengths_are_missing_or_start_over(places, br
 def test_the_page_tells_its_script_what_the_cubes_are():
     cubes = some_cubes()
     text = page_of(cubes)
-    facts = json.loads(re.search(r'id="facts">(.*?)</script>', text)[1])
+    facts = facts_in(text)
     assert facts["extent"] == [ROWS, COLUMNS]
-    assert facts["range"] == pytest.approx([np.nanmin(cubes["low"].array), np.nanmax(cubes["high"].array)])
-    assert (facts["places"], facts["nm"], facts["breaks"], facts["unit"]) == (list(WAVES), True, [], "")
+    top = max(np.nanmax(cubes["high"].array), cubes["input"].array.max())
+    assert facts["range"] == pytest.approx([np.nanmin(cubes["low"].array), top])
+    assert (facts["places"], facts["nm"], facts["breaks"]) == (list(WAVES), True, [])
+    assert facts["maps"] == [{"name": "std", "unit": ""}]
     bare = {name: in_memory(cube.array, nodata=cube.meta.nodata) for name, cube in cubes.items()}
-    percent = page_of(bare, dataclasses.replace(FACTS, unit="percent"))
-    facts = json.loads(re.search(r'id="facts">(.*?)</script>', percent)[1])
-    assert (facts["places"], facts["nm"], facts["unit"]) == ([0, 1, 2, 3, 4, 5], False, " %")
+    facts = facts_in(page_of(bare, BOTH))
+    assert (facts["places"], facts["nm"], facts["maps"][1]["unit"]) == ([0, 1, 2, 3, 4, 5], False, " %")
     gap = (450.0, 460.0, 470.0, 700.0, 710.0, 720.0)
     bare["mean"] = in_memory(cubes["mean"].array, nodata=0, wavelengths=gap, wavelength_units="nm")
-    assert json.loads(re.search(r'id="facts">(.*?)</script>', page_of(bare))[1])["breaks"] == [3]
+    assert facts_in(page_of(bare))["breaks"] == [3]
 
 
 def test_what_to_bear_in_mind_is_on_the_page():
@@ -220,7 +275,8 @@ def test_the_colour_scale_says_where_it_ends_and_what_has_no_colour(hot):
     risk = np.full((1, ROWS, COLUMNS), 2000, "<f4")
     if hot:
         risk[0, 0, 0], risk[0, 1, 1] = 9000, np.nan
-    text = from_cubes(cubes["mean"], None, None, in_memory(risk, nodata=float("nan")), FACTS)
+    cubes["risk"] = in_memory(risk, nodata=float("nan"))
+    text = page_of(cubes)
     assert ("2000 and more, the file" in text) == hot
     assert ("no data</span>" in text) == hot
 
@@ -229,8 +285,9 @@ def test_levels_and_shares_are_those_of_all_pixels():
     risk = np.arange(1, ROWS * COLUMNS + 1, dtype="<f4").reshape(1, ROWS, COLUMNS)
     risk[0, 0] = np.nan
     cube = in_memory(risk, nodata=float("nan"))
-    overview = Overview.of(some_cubes()["mean"], cube, longest=20)
-    assert (overview.step, overview.risk.shape) == (3, (14, 20))
+    whole = Overview.of(some_cubes()["mean"], [some_cubes()["share"], cube], longest=20)
+    overview = whole.maps[1]
+    assert (whole.step, overview.risk.shape) == (3, (14, 20))
     for level, share in overview.levels:
         assert share == (risk[np.isfinite(risk)] > level).mean()
     assert overview.more
@@ -240,7 +297,7 @@ def test_levels_and_shares_are_those_of_all_pixels():
 def test_a_map_with_a_single_bright_pixel_has_a_colour_for_it():
     risk = np.zeros((1, ROWS, COLUMNS), "<f4")
     risk[0, 3, 3] = 7
-    assert Overview.of(some_cubes()["mean"], in_memory(risk)).top == 7
+    assert MapOverview.of(in_memory(risk), 1).top == 7
 
 
 # Levels.
@@ -325,7 +382,8 @@ def test_an_empty_map_makes_a_picture_and_a_page():
     cubes = some_cubes()
     empty = in_memory(np.full((1, ROWS, COLUMNS), np.nan, "<f4"), nodata=float("nan"))
     assert risk_png(empty.read()[0], "field", "std")
-    text = from_cubes(cubes["mean"], None, None, empty, FACTS)
+    cubes["risk"] = empty
+    text = page_of(cubes)
     assert "0 or empty everywhere" in text
 
 
@@ -335,7 +393,8 @@ def test_an_empty_map_makes_a_picture_and_a_page():
 def test_the_page_loads_nothing_and_believes_no_name():
     cubes = some_cubes()
     name = "a</script><script>alert(1)</script>&'\"x"
-    text = page_of(cubes, Facts(name, name, 8, name, name, name, record={name: name}))
+    maps = (MapFacts(name, name, name), MapFacts(name, name))
+    text = page_of(cubes, Facts(name, name, 8, maps, record={name: name}))
     assert "alert(1)</script>" not in text
     assert text.count("<script") == text.count("</script>") == 3
     assert not re.search(r"url\(|@import|https?:", text)
@@ -376,21 +435,25 @@ def model(tmp_path_factory):
 @pytest.mark.parametrize(
     ("options", "shown", "band"),
     [
-        ((), "interval", "90 % interval"),
-        (("--map", "std"), "std", "± 2 std of the samples, not calibrated"),
-        (("--tolerance", 5, "--level", 0.8), "risk", "80 % interval"),
-        (("--map", "angle"), "angle", ""),
+        ((), ["interval", "std", "share"], "90 % interval"),
+        (("--map", "std"), ["std"], "± 2 std of the samples, not calibrated"),
+        (("--tolerance", 5, "--level", 0.8), ["risk", "interval", "std", "share"], "80 % interval"),
+        (
+            [word for name in ("consistency", "angle", "cv") for word in ("--map", name)],
+            ["cv", "angle", "consistency"],
+            "",
+        ),
     ],
 )
-def test_the_command_writes_the_page_of_its_most_telling_map(
+def test_the_command_writes_a_page_of_its_maps_the_most_telling_first(
     make_cube, pdenet, model, tmp_path, options, shown, band
 ):
     scene, _ = make_cube()
     ran = pdenet("uncertainty", scene, "-o", tmp_path / "out", "--model", model, "--samples", 4, *options)
     assert ran.returncode == 0, ran.stderr
     text = (tmp_path / "out" / "scene_uncertainty.html").read_text(encoding="utf-8")
-    facts = json.loads(re.search(r'id="facts">(.*?)</script>', text)[1])
-    assert (facts["map"], facts["band"]) == (shown, band)
+    facts = facts_in(text)
+    assert ([told["name"] for told in facts["maps"]], facts["band"]) == (shown, band)
     assert (facts["rows"], facts["columns"], facts["bands"]) == (36, 28, 5)
     assert imread(tmp_path / "out" / "scene_uncertainty.png").ndim == 3
     assert open_cube(tmp_path / "out" / "scene_mean.hdr").meta.dtype == np.uint16
@@ -431,9 +494,11 @@ def opened(browser, tmp_path):
     """Writes a page of some cubes and opens it, at an address within it."""
 
     def open_page(cubes, where="", facts=FACTS, longest=overviews.LONGEST_SIDE, most=overviews.MOST_VALUES):
+        names = ("risk", "share")[: len(facts.maps)]
         interval = cubes["low"], cubes["high"]
-        spectra = Spectra.of(cubes["mean"], cubes["risk"], interval, level=facts.level, most_values=most)
-        text = uncertainty_page(Overview.of(cubes["mean"], cubes["risk"], longest), spectra, facts)
+        spectra = spectra_with(cubes, *names, interval=interval, level=facts.level, most_values=most)
+        overview = Overview.of(cubes["mean"], [cubes[name] for name in names], longest)
+        text = uncertainty_page(overview, spectra, facts)
         path = tmp_path / "page with a space.html"
         path.write_text(text, encoding="utf-8")
         browser.complaints.clear()
@@ -445,7 +510,7 @@ def opened(browser, tmp_path):
     return open_page
 
 
-VIEW = "#views figure:nth-child({}) .view"
+VIEW = "#views > :nth-child({}) figure:not([hidden]) .view"
 
 
 def drawn(browser):
@@ -471,6 +536,7 @@ def test_a_click_on_a_pixel_shows_its_spectrum(opened):
     )
     for band, (place, *told) in enumerate(cells):
         wanted = [cubes[name].read()[band, row, column] for name in ("mean", "low", "high")]
+        wanted.append(cubes["input"].read()[band, row // SCALE, column // SCALE])
         assert place == WAVES[band]
         assert told == pytest.approx(wanted, abs=1.5)  # a step of the band's range, then whole numbers
     assert page.complaints == []
@@ -531,6 +597,7 @@ def test_the_pointer_over_the_spectrum_tells_a_band(opened):
     told = page.text("#told-band")
     mean = cubes["mean"].read()[-1, 20, 30]
     assert told.startswith(f"700 nm (band 5): {mean}; 90 % interval: ")
+    assert told.endswith(f"; input: {cubes['input'].read()[-1, 20 // SCALE, 30 // SCALE]}")
 
 
 @needs_browser
@@ -547,6 +614,93 @@ def test_any_address_opens(opened, where):
     page = opened(some_cubes(), where)
     assert re.match(r"Row \d+, column \d+:", page.text("#told"))
     assert page.complaints == []
+
+
+SEEN = '[...document.querySelectorAll("[data-map]")].filter(e => e.checkVisibility()).map(e => e.dataset.map)'
+
+
+@needs_browser
+def test_the_keyboard_switches_between_maps_each_with_its_picture_scale_and_shares(opened):
+    cubes = some_cubes()
+    page = opened(cubes, "#20,30", BOTH)
+    assert page.value(SEEN) == ["0", "0"]
+    spectrum = drawn(page)
+    page.press("Tab")
+    page.press("Tab")
+    assert page.value("document.activeElement.id") == "map"
+    assert page.value("document.activeElement.labels[0].textContent") == "Map"
+    page.press("ArrowDown")
+    page.wait(f"{SEEN}.join() === '1,1'")
+    merged = cubes["share"].read()[0]
+    share = np.floor(1000 * (merged < merged[20, 30]).mean()) / 10
+    told = f"Row 20, column 30: share {merged[20, 30]:g} %, more than in {share:g} % of the pixels"
+    assert page.text("#told") == told  # the arrow key has not moved the pixel
+    assert drawn(page) == spectrum
+    assert page.text("figure:not([hidden])[data-map] figcaption") == "share: samples that differ"
+    assert page.text("figure:not([hidden])[data-map] .bar > span").endswith(", percent")
+    assert "share, percent" in page.text("div:not([hidden])[data-map] caption")
+    page.click(VIEW.format(2), 10.5 / COLUMNS, 8.5 / ROWS)
+    assert page.text("#told").startswith("Row 8, column 10: share ")
+    page.press("Tab", shift=True)
+    assert page.complaints == []
+    assert all(address.startswith(("file:", "data:", "blob:")) for address in page.requests)
+
+
+@needs_browser
+def test_a_page_always_opens_with_its_first_map(opened):
+    page = opened(some_cubes(), "#20,30", BOTH)
+    choose = (
+        'const pick = document.getElementById("map"); pick.value = "1"; pick.dispatchEvent(new Event("change"))'
+    )
+    page.value(f"{{ {choose} }}")
+    assert page.value(SEEN) == ["1", "1"]
+    page.value("{ delete document.body.dataset.ready; location.reload() }")
+    page.wait('document.body?.dataset.ready === "yes"')
+    assert page.value(SEEN) == ["0", "0"]
+    assert page.value('document.getElementById("map").value') == "0"
+    assert page.value("localStorage.length + sessionStorage.length + document.cookie.length") == 0
+
+
+def test_a_page_of_one_map_has_nothing_to_switch():
+    assert "<select" not in page_of(some_cubes())
+    assert page_of(some_cubes(), BOTH).count("<option") == 2
+
+
+@needs_browser
+def test_the_input_pixel_around_the_place_is_a_line_of_its_own_with_a_name(opened):
+    page = opened(some_cubes(), "#20,30")
+    lines = '[...document.querySelectorAll("#drawing polyline")].map(line => line.getAttribute("class"))'
+    assert page.value(lines) == ["input", "mean"]
+    own = 'document.querySelector("#drawing .input").getAttribute("points")'
+    there = page.value(own)
+    assert there != drawn(page)
+    style = "(kind => getComputedStyle(document.querySelector('#drawing .' + kind)).strokeDasharray)"
+    assert page.value(f"{style}('input')") != page.value(f"{style}('mean')")
+    assert "input, the pixel around this place" in page.text(".key")
+    page.value("choose(23, 31)")  # the same pixel of the input: on the same axis, the same line
+    page.value('document.getElementById("same").click()')
+    there = page.value(own)
+    page.value("choose(20, 28)")
+    assert page.value(own) == there
+    page.value("choose(24, 28)")
+    assert page.value(own) != there
+    assert page.complaints == []
+
+
+@needs_browser
+def test_the_labels_of_the_spectrum_can_be_read_in_a_narrow_window(opened):
+    page = opened(some_cubes())
+    for width in (1280, 400):
+        page.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+        page.wait("chart.viewBox.baseVal.width === chart.clientWidth")
+        labels = page.value(
+            '[...document.querySelectorAll("#drawing text[text-anchor=middle]")]'
+            ".map(text => text.getBoundingClientRect().toJSON())"
+        )
+        assert len(labels) >= 3
+        assert all(label["height"] >= 12 for label in labels)
+        assert all(one["right"] + 4 < other["left"] for one, other in pairwise(labels))
+    page.ask("Emulation.clearDeviceMetricsOverride")
 
 
 @needs_browser

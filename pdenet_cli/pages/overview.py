@@ -1,7 +1,4 @@
-"""The data of an uncertainty page: colours, a merged map, and spectra with a band around them.
-
-`risk` is the merged map that the page shows, whichever it is.
-"""
+"""What a page shows of a sharpened scene: its colours, maps of how far to trust it, and spectra with a band."""
 
 from __future__ import annotations
 
@@ -26,27 +23,24 @@ CODE_STEPS = 4094  # spectra are rounded to this many steps of their band's rang
 MOST_LEVELS = 8  # rows of the table of shares above a level
 BAND_GAP = 5  # a line is broken between bands this many times further apart than the median distance
 
-MergedMap = NDArray[np.float32]  # (rows, columns), NaN where there is no data
-BandValues = NDArray[np.float32]  # (bands, rows, columns), NaN where there is no data
+MergedMap = NDArray[np.float32]  # (rows, columns), NaN where there is nothing
+Places = NDArray[np.intp]
+BandValues = NDArray[np.float32]  # (bands, rows, columns), NaN where there is nothing
 
 
 @dataclass(frozen=True)
-class Overview:
-    """Pictures of a scene, every `step`-th pixel of it; the levels count all its pixels."""
+class MapOverview:
+    """A merged map at a glance, every so many-th pixel of it; the levels tell of all its pixels."""
 
-    colours: Picture
     risk: MergedMap
-    step: int
     levels: tuple[tuple[float, float], ...]  # a level of the map, and the share of the scene above it
     more: bool  # whether some pixel is above `top`
 
     @classmethod
-    def of(cls, mean: Cube, risk: Cube, longest: int = LONGEST_SIDE) -> Overview:
-        """The overview of a cube and of a merged map of it."""
-        step = thinning(mean.meta, longest)
+    def of(cls, risk: Cube, step: int) -> MapOverview:
         seen = np.asarray(thinned(risk, 0, step), np.float32)
         *levels, (_, beyond) = shares_above(strips(risk), (*round_levels(seen), upper_end(seen)))
-        return cls(quicklook(mean, longest), seen, step, tuple(levels), beyond > 0)
+        return cls(seen, tuple(levels), beyond > 0)
 
     @property
     def top(self) -> float:
@@ -55,13 +49,54 @@ class Overview:
 
 
 @dataclass(frozen=True)
+class Overview:
+    """A scene at a glance, every `step`-th pixel of it."""
+
+    colours: Picture
+    maps: tuple[MapOverview, ...]
+    step: int
+
+    @classmethod
+    def of(cls, mean: Cube, maps: Sequence[Cube], longest: int = LONGEST_SIDE) -> Overview:
+        """The overview of a cube and of its merged maps."""
+        step = thinning(mean.meta, longest)
+        return cls(quicklook(mean, longest), tuple(MapOverview.of(cube, step) for cube in maps), step)
+
+
+@dataclass(frozen=True)
+class Coarse:
+    """Spectra of the input: of its pixels that contain some finer ones."""
+
+    values: BandValues
+    rows: Places  # which row of `values` contains each row of the finer pixels
+    columns: Places
+
+    @classmethod
+    def of(cls, source: Cube, fine: CubeMeta, step: int) -> Coarse:
+        """Around every `step`-th pixel of the `fine` grid over the same ground."""
+        here = source.meta
+        rows, row_of = np.unique(np.arange(0, fine.rows, step) * here.rows // fine.rows, return_inverse=True)
+        columns, column_of = np.unique(
+            np.arange(0, fine.columns, step) * here.columns // fine.columns, return_inverse=True
+        )
+        return cls(_spectra_at(source, rows, columns), row_of, column_of)
+
+    def thinner(self) -> Coarse:
+        """Around every second one of the finer pixels."""
+        rows, row_of = np.unique(self.rows[::2], return_inverse=True)
+        columns, column_of = np.unique(self.columns[::2], return_inverse=True)
+        return Coarse(self.values[:, rows][:, :, columns], row_of, column_of)
+
+
+@dataclass(frozen=True)
 class Spectra:
-    """The spectra of every `step`-th pixel, each with a band around it and the value of the map there."""
+    """The spectra of every `step`-th pixel, each with a band around it and the values of the maps there."""
 
     mean: BandValues
     low: BandValues
     high: BandValues
-    risk: MergedMap
+    maps: BandValues  # (maps, rows, columns)
+    input: Coarse
     step: int
     band: str  # what the band around a spectrum is; "" if there is none
     places: tuple[float, ...]  # of the bands along the axis: wavelengths or numbers
@@ -71,13 +106,16 @@ class Spectra:
     def of(
         cls,
         mean: Cube,
-        risk: Cube,
+        maps: Sequence[Cube],
+        source: Cube,
         interval: tuple[Cube, Cube] | None = None,
         std: Cube | None = None,
         level: float | None = None,
         most_values: int = MOST_VALUES,
     ) -> Spectra:
-        """Spectra of a cube with its interval at `level`, else with two std of its samples on each side."""
+        """Spectra of a cube made from `source`, with its interval at `level`, else two std of its samples on each
+        side.
+        """
         meta = mean.meta
         step = math.ceil(math.sqrt(max(1.0, meta.bands * meta.rows * meta.columns / most_values)))
         middle = spectra_of(mean, step)
@@ -91,24 +129,36 @@ class Spectra:
             low, high = middle - twice, middle + twice
             band = "± 2 std of the samples, not calibrated"
         there = np.isfinite(middle) & np.isfinite(low) & np.isfinite(high)
-        there &= np.array(meta.good_bands or (True,) * meta.bands)[:, None, None]
+        good = np.array(meta.good_bands or (True,) * meta.bands)[:, None, None]
+        there &= good
         middle, low, high = (np.where(there, values, np.float32(np.nan)) for values in (middle, low, high))
         places, across = axis_of(meta)
-        return cls(middle, low, high, spectra_of(risk, step)[0], step, band, places, across)
+        coarse = Coarse.of(source, meta, step)
+        coarse = replace(coarse, values=np.where(good, coarse.values, np.float32(np.nan)))
+        merged = np.concatenate([spectra_of(cube, step) for cube in maps])
+        return cls(middle, low, high, merged, coarse, step, band, places, across)
+
+    def ends(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The least and the greatest value of each band; 0 where it has none."""
+        every = (self.mean, self.low, self.high, self.input.values)
+        least = np.min([np.where(np.isfinite(v), v, np.inf).min((1, 2)) for v in every], axis=0)
+        most = np.max([np.where(np.isfinite(v), v, -np.inf).max((1, 2)) for v in every], axis=0)
+        lowest, highest = (np.where(np.isfinite(v), v, 0.0).astype(np.float64) for v in (least, most))
+        return lowest, highest
 
     def thinner(self) -> Spectra:
-        """Every second of these spectra in both directions."""
-        names = ("mean", "low", "high", "risk")
+        """Every second one of these spectra."""
+        names = ("mean", "low", "high", "maps")
         some: dict[str, Any] = {name: getattr(self, name)[..., ::2, ::2] for name in names}
-        return replace(self, step=self.step * 2, **some)
+        return replace(self, step=self.step * 2, input=self.input.thinner(), **some)
 
 
 @dataclass(frozen=True)
 class Packed:
     """Compressed spectra: code c in band b means lowest[b] + size[b] · (c - 1); code 0 means no data.
 
-    Deflated: the map as float32; then the codes of the mean, how far low is below them, and how far high is above,
-    each as all its low bytes and then all its high bytes, (bands, rows, columns).
+    Deflated: the maps as float32; then the codes of the mean, how far low is below them, how far high is above,
+    and the codes of the input, each as all its low bytes and then all its high bytes, (bands, rows, columns).
     """
 
     content: bytes
@@ -117,29 +167,25 @@ class Packed:
 
     @classmethod
     def of(cls, spectra: Spectra) -> Packed:
-        there = np.isfinite(spectra.mean)
-        ends = [np.where(there, v, w) for v, w in ((spectra.low, np.inf), (spectra.high, -np.inf))]
-        own = [np.where(there, spectra.mean, w) for w in (np.inf, -np.inf)]
-        lowest = np.minimum(ends[0], own[0]).min((1, 2)).astype(np.float64)
-        highest = np.maximum(ends[1], own[1]).max((1, 2)).astype(np.float64)
-        lowest, highest = (np.where(np.isfinite(v), v, 0.0) for v in (lowest, highest))
+        lowest, highest = spectra.ends()
         size = np.where(highest > lowest, (highest - lowest) / CODE_STEPS, 1.0)
 
         def codes(values: BandValues) -> NDArray[np.uint16]:
             steps = (np.nan_to_num(values) - lowest[:, None, None]) / size[:, None, None]
-            return np.where(there, np.rint(steps) + 1, 0).clip(0, CODE_STEPS + 1).astype(np.uint16)
+            return np.where(np.isfinite(values), np.rint(steps) + 1, 0).clip(0, CODE_STEPS + 1).astype(np.uint16)
 
         middle, low, high = codes(spectra.mean), codes(spectra.low), codes(spectra.high)
-        planes = (middle, middle - np.minimum(low, middle), np.maximum(high, middle) - middle)
+        below, above = middle - np.minimum(low, middle), np.maximum(high, middle) - middle
+        planes = (middle, below, above, codes(spectra.input.values))
         halves = [half.astype(np.uint8).tobytes() for plane in planes for half in (plane & 255, plane >> 8)]
-        content = b"".join([spectra.risk.astype("<f4").tobytes(), *halves])
+        content = b"".join([spectra.maps.astype("<f4").tobytes(), *halves])
         return cls(zlib.compress(content), tuple(lowest.tolist()), tuple(size.tolist()))
 
 
 def packed(spectra: Spectra, most: int = MOST_BYTES) -> tuple[Spectra, Packed]:
     """The spectra in at most `most` bytes; thinned until they fit."""
     parcel = Packed.of(spectra)
-    while len(parcel.content) > most and max(spectra.risk.shape) > 1:
+    while len(parcel.content) > most and max(spectra.maps.shape[1:]) > 1:
         spectra = spectra.thinner()
         parcel = Packed.of(spectra)
     return spectra, parcel
@@ -156,6 +202,18 @@ def spectra_of(cube: Cube, step: int) -> BandValues:
         strip = cube.thinned(step, window)
         rows.append(np.where(valid(strip, meta.nodata), strip, np.nan).astype(np.float32))
     return np.concatenate(rows, axis=1)
+
+
+def _spectra_at(cube: Cube, rows: Places, columns: Places) -> BandValues:
+    """All bands at these rows and columns, NaN for nodata."""
+    meta = cube.meta
+    found = []
+    for window in meta.window.blocks(max(1, BLOCK_VALUES // (meta.bands * meta.columns)), meta.columns):
+        inside = rows[(rows >= window.row) & (rows < window.bottom)] - window.row
+        if inside.size:
+            strip = cube.read(window)[:, inside][:, :, columns]
+            found.append(np.where(valid(strip, meta.nodata), strip, np.nan).astype(np.float32))
+    return np.concatenate(found, axis=1)
 
 
 def axis_of(meta: CubeMeta) -> tuple[tuple[float, ...], str]:

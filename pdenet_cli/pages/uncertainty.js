@@ -1,13 +1,15 @@
 "use strict";
 // The pixel under the pointer is shown; a click, a tap or an arrow key makes it stay, and the address names it.
+// Which map is shown is kept nowhere: a page always opens with the first.
 const byId = id => document.getElementById(id);
 const facts = JSON.parse(byId("facts").textContent);
 const {rows, columns, bands, step} = facts;  // of the spectra, every step-th pixel of the scene
 const views = byId("views"), chart = byId("chart"), told = byId("told"), toldBand = byId("told-band");
 const ends = [Math.min(...facts.places), Math.max(...facts.places)];
-const BOX = {width: 960, height: 300, left: 76, right: 14, top: 12, bottom: 46};
+const BOX = {width: 960, height: 300, left: 76, right: 14, top: 12, bottom: 46};  // as wide as its place
 const counted = facts.places.every((place, band) => place === band);  // the bands have numbers, not wavelengths
-let bytes, ranked, chosen, shown, across, up;
+const ranks = facts.maps.map(() => null);  // the values of each map in ascending order, once it was shown
+let bytes, map = 0, chosen, shown, across, up;
 
 const number = value => Math.abs(value) >= 1000 ? String(Math.round(value)) : String(+value.toPrecision(4));
 const clamp = (value, most) => Math.max(0, Math.min(most, value));
@@ -18,7 +20,7 @@ async function unpacked(text) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-function countBelow(value) {
+function countBelow(value, ranked) {
   let first = 0, last = ranked.length;  // by halves: there may be millions
   while (first < last) {
     const middle = first + last >> 1;
@@ -28,21 +30,47 @@ function countBelow(value) {
 }
 
 function mapValue(row, column) {
-  return new DataView(bytes.buffer).getFloat32(4 * (row * columns + column), true);
+  return new DataView(bytes.buffer).getFloat32(4 * ((map * rows + row) * columns + column), true);
+}
+
+function ranked() {
+  if (!ranks[map]) {
+    const pixels = Array.from({length: rows * columns}, (_, i) => mapValue(Math.floor(i / columns), i % columns));
+    ranks[map] = {pixels, sorted: Float32Array.from(pixels.filter(Number.isFinite)).sort()};
+  }
+  return ranks[map];
 }
 
 function spectrum(row, column) {
-  const pixels = rows * columns, values = bands * pixels, start = 4 * pixels;
+  const pixels = rows * columns, values = bands * pixels, start = 4 * facts.maps.length * pixels;
   const code = (part, at) => bytes[start + 2 * part * values + at] | bytes[start + (2 * part + 1) * values + at] << 8;
+  const input = inputSpectrum(row, column, start + 6 * values);
   return facts.places.map((x, band) => {
     const at = band * pixels + row * columns + column, middle = code(0, at), size = facts.size[band];
     if (!middle) return null;
     const mean = facts.lowest[band] + (middle - 1) * size;
-    return {band, x, mean, low: mean - code(1, at) * size, high: mean + code(2, at) * size};
+    return {band, x, mean, low: mean - code(1, at) * size, high: mean + code(2, at) * size, input: input[band]};
+  });
+}
+
+// That of the input's pixel around a place: of many finer ones it is the same, and the page holds it once.
+function inputSpectrum(row, column, start) {
+  const [high, wide] = [facts.input.rows, facts.input.columns].map(list => list.at(-1) + 1);
+  const pixels = high * wide, place = facts.input.rows[row] * wide + facts.input.columns[column];
+  return facts.places.map((_, band) => {
+    const at = start + band * pixels + place, code = bytes[at] | bytes[at + bands * pixels] << 8;
+    return code ? facts.lowest[band] + (code - 1) * facts.size[band] : null;
   });
 }
 
 // The chart.
+
+// In a narrow window it has fewer labels instead of smaller ones.
+function fit() {
+  BOX.width = Math.max(320, chart.clientWidth);
+  chart.setAttribute("viewBox", `0 0 ${BOX.width} ${BOX.height}`);
+  byId("across").setAttribute("x", (BOX.left + BOX.width - BOX.right) / 2);
+}
 
 function axis(low, high, start, end, most, room) {
   const span = high - low || Math.max(Math.abs(high), 1) * .1;
@@ -67,9 +95,9 @@ function runs(points) {
 
 function draw(points) {
   const known = points.filter(Boolean), {width, height, left, right, top, bottom} = BOX;
-  const all = byId("same").checked ? facts.range : known.flatMap(p => [p.low, p.high]);
+  const all = byId("same").checked ? facts.range : known.flatMap(p => [p.low, p.high, p.input ?? p.mean]);
   const low = Math.min(...all), high = Math.max(...all);
-  across = axis(...ends, left, width - right, 12, .01);
+  across = axis(...ends, left, width - right, Math.floor(width / 60), .01);
   if (counted) across.ticks = across.ticks.filter(Number.isInteger);
   up = axis(known.length ? low : 0, known.length ? high : 1, height - bottom, top, 6, .05);
   const parts = [];
@@ -84,12 +112,15 @@ function draw(points) {
   for (const run of runs(points)) {
     const edge = [...run.map(p => at(p.x, p.high)), ...run.map(p => at(p.x, p.low)).reverse()];
     if (facts.band) parts.push(`<polygon class="band" points="${edge.join(" ")}"/>`);
-    parts.push(`<polyline class="mean" points="${run.map(p => at(p.x, p.mean)).join(" ")}"/>`);
-    if (run.length === 1) {
-      const [x, y] = at(run[0].x, run[0].mean).split(",");
-      parts.push(`<circle class="dot" cx="${x}" cy="${y}" r="2.5"/>`);
-    }
   }
+  const line = (kind, run) => {
+    parts.push(`<polyline class="${kind}" points="${run.map(p => at(p.x, p[kind])).join(" ")}"/>`);
+    if (run.length > 1) return;
+    const [x, y] = at(run[0].x, run[0][kind]).split(",");
+    parts.push(`<circle class="${kind} dot" cx="${x}" cy="${y}" r="2.5"/>`);
+  };
+  for (const run of runs(points.map(p => p?.input == null ? null : p))) line("input", run);
+  for (const run of runs(points)) line("mean", run);
   byId("drawing").innerHTML = parts.join("");
 }
 
@@ -106,8 +137,8 @@ function show(row, column) {
   draw(points);
   let words = `Row ${place[0]}, column ${place[1]}: `;
   if (Number.isFinite(value)) {
-    const below = countBelow(value) / ranked.length;
-    words += `${facts.map} ${number(value)}${facts.unit}, more than in ${Math.floor(1000 * below) / 10} % of the pixels`;
+    const {sorted} = ranked(), below = countBelow(value, sorted) / sorted.length, {name, unit} = facts.maps[map];
+    words += `${name} ${number(value)}${unit}, more than in ${Math.floor(1000 * below) / 10} % of the pixels`;
   } else words += "no data";
   told.textContent = words;
   chart.setAttribute("aria-label", `Spectrum with its band. ${words}`);
@@ -116,9 +147,15 @@ function show(row, column) {
 }
 
 function list(points) {
-  const cells = p => facts.band ? [p.x, p.mean, p.low, p.high] : [p.x, p.mean];
+  const cells = p => facts.band ? [p.x, p.mean, p.low, p.high, p.input] : [p.x, p.mean, p.input];
   byId("listed").innerHTML = points.filter(Boolean).map(
-    p => `<tr>${cells(p).map(value => `<td>${number(value)}</td>`).join("")}</tr>`).join("");
+    p => `<tr>${cells(p).map(value => `<td>${value == null ? "" : number(value)}</td>`).join("")}</tr>`).join("");
+}
+
+function showMap(index) {
+  map = index;
+  for (const part of document.querySelectorAll("[data-map]")) part.hidden = Number(part.dataset.map) !== map;
+  show(...shown);
 }
 
 function choose(row, column) {
@@ -151,7 +188,8 @@ function nearest(event) {
     `<line class="hair" x1="${line}" x2="${line}" y1="${BOX.top}" y2="${BOX.height - BOX.bottom}"/>`;
   const band = facts.band ? `; ${facts.band}: ${number(p.low)} to ${number(p.high)}` : "";
   const place = facts.nm ? `${+p.x.toFixed(1)} nm (band ${p.band})` : `Band ${p.band}`;
-  toldBand.textContent = `${place}: ${number(p.mean)}${band}`;
+  const input = p.input == null ? "" : `; input: ${number(p.input)}`;
+  toldBand.textContent = `${place}: ${number(p.mean)}${band}${input}`;
 }
 
 const MOVES = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]};
@@ -164,15 +202,21 @@ function listen() {
   }
   views.addEventListener("keydown", event => {
     const move = MOVES[event.key], far = event.shiftKey ? 10 : 1;
-    if (!move || event.ctrlKey || event.altKey || event.metaKey) return;
+    if (!move || event.target.id === "map" || event.ctrlKey || event.altKey || event.metaKey) return;
     event.preventDefault();
     choose(chosen[0] + far * move[0], chosen[1] + far * move[1]);
   });
+  const pick = byId("map");  // there where there are several maps
+  if (pick) {
+    pick.disabled = false;
+    pick.addEventListener("change", () => showMap(pick.selectedIndex));
+  }
   chart.addEventListener("pointermove", nearest);
   chart.addEventListener("pointerleave", () => { byId("hair").innerHTML = toldBand.textContent = ""; });
   byId("same").addEventListener("change", () => show(...shown));
   byId("numbers").addEventListener("toggle", () => show(...shown));
   addEventListener("hashchange", fromAddress);
+  addEventListener("resize", () => { fit(); show(...shown); });
 }
 
 async function start() {
@@ -181,11 +225,10 @@ async function start() {
     return;
   }
   bytes = await unpacked(byId("spectra").textContent);
-  const values = Array.from({length: rows * columns}, (_, i) => mapValue(Math.floor(i / columns), i % columns));
-  ranked = Float32Array.from(values.filter(Number.isFinite)).sort();
+  fit();
   listen();
   // Without a pixel in the address: the one to distrust most.
-  const most = values.indexOf(ranked.at(-1));
+  const {pixels, sorted} = ranked(), most = pixels.indexOf(sorted.at(-1));
   if (!fromAddress()) choose(Math.floor(Math.max(most, 0) / columns), Math.max(most, 0) % columns);
   document.body.dataset.ready = "yes";
 }

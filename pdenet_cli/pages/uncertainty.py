@@ -1,4 +1,4 @@
-"""`pdenet uncertainty` as one HTML page: colours beside an uncertainty map, and the spectrum of any pixel.
+"""`pdenet uncertainty` as one HTML page: colours beside maps of trust, and any pixel's spectrum with its band.
 
 The page loads nothing else; its script draws the pixel that the pointer or the arrow keys choose.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
@@ -17,11 +17,29 @@ import numpy as np
 
 from pdenet_cli.cube import Cube
 from pdenet_cli.pages.chart import Axis, ordinal
-from pdenet_cli.pages.overview import LONGEST_SIDE, Overview, Packed, Spectra, breaks, packed
+from pdenet_cli.pages.overview import LONGEST_SIDE, MapOverview, Overview, Packed, Spectra, breaks, packed
 from pdenet_cli.pages.risk import risk_png
-from pdenet_cli.picture import coloured, data_uri, thinned, thinning
+from pdenet_cli.picture import Picture, coloured, data_uri, thinned, thinning
 
 FILE_UNITS = "the file's units"
+
+
+@dataclass(frozen=True)
+class MapFacts:
+    """What a page says of a map in words."""
+
+    name: str
+    says: str  # what it tells
+    unit: str = FILE_UNITS
+
+    @property
+    def sign(self) -> str:
+        """What follows a number of the map."""
+        return {FILE_UNITS: "", "%": " %", "percent": " %"}.get(self.unit, f" {self.unit}")
+
+    @property
+    def scale_label(self) -> str:
+        return f"{self.name}, {self.unit}"
 
 
 @dataclass(frozen=True)
@@ -31,41 +49,35 @@ class Facts:
     scene: str
     model: str
     samples: int
-    map: str  # the name of the map shown
-    says: str  # what the map shows
-    unit: str = FILE_UNITS  # of the map
+    maps: tuple[MapFacts, ...]  # the one that is shown first, and those to switch to
     level: float | None = None  # of the interval
     numbers: str = FILE_UNITS  # unit of the spectra
     notes: tuple[str, ...] = ()  # sentences
     record: Mapping[str, Any] = field(default_factory=dict)  # how the results were made
 
-    @property
-    def sign(self) -> str:
-        """What follows a value of the map."""
-        return {FILE_UNITS: "", "%": " %", "percent": " %"}.get(self.unit, f" {self.unit}")
-
-    @property
-    def scale_label(self) -> str:
-        return f"{self.map}, {self.unit}"
-
 
 def from_cubes(
-    mean: Cube, low: Cube | None, high: Cube | None, risk: Cube, facts: Facts, std: Cube | None = None
+    source: Cube,
+    mean: Cube,
+    maps: Sequence[Cube],
+    facts: Facts,
+    interval: tuple[Cube, Cube] | None = None,
+    std: Cube | None = None,
 ) -> str:
-    """The page of a sharpened cube and a merged map of it, read in parts.
+    """The page of a scene, its sharpened cube and the merged maps that `facts` tell of, read in parts.
 
-    The band around a spectrum is the interval from `low` to `high`, else two `std` on each side, else none.
+    The band around a spectrum is the `interval`, else two `std` on each side, else none.
     """
-    interval = None if low is None or high is None else (low, high)
-    spectra = Spectra.of(mean, risk, interval, std, facts.level)
-    return uncertainty_page(Overview.of(mean, risk), spectra, facts)
+    spectra = Spectra.of(mean, maps, source, interval, std, facts.level)
+    return uncertainty_page(Overview.of(mean, maps), spectra, facts)
 
 
 def picture_from_cube(risk: Cube, facts: Facts) -> bytes:
-    """The merged map as a PNG with a colour bar, a title and a legend."""
+    """The merged map that is shown first as a PNG with a colour bar, a title and a legend."""
     step = thinning(risk.meta, LONGEST_SIDE)
-    title = f"{facts.scene}: {facts.says}\n{facts.model}, {facts.samples} samples"
-    return risk_png(thinned(risk, 0, step).astype(np.float32), title, facts.scale_label, step)
+    shown = facts.maps[0]
+    title = f"{facts.scene}: {shown.says}\n{facts.model}, {facts.samples} samples"
+    return risk_png(thinned(risk, 0, step).astype(np.float32), title, shown.scale_label, step)
 
 
 def uncertainty_page(overview: Overview, spectra: Spectra, facts: Facts) -> str:
@@ -101,34 +113,48 @@ def uncertainty_page(overview: Overview, spectra: Spectra, facts: Facts) -> str:
 
 
 def _views(overview: Overview, facts: Facts) -> Iterator[str]:
-    rows, columns = overview.risk.shape
+    rows, columns = overview.colours.shape[:2]
     wide = " wide" if columns > 2.2 * rows else ""
     yield (
         f'<div class="views{wide}" id="views" tabindex="0" role="application" '
         'aria-label="Scene and map. The arrow keys move the chosen pixel." aria-describedby="told">'
     )
-    # A tall scene must leave room for its spectrum on the screen.
+    colours = _view(overview.colours, f"Colours of the sharpened {facts.scene}")
+    yield f'<div><p class="head">Sharpened cube</p><figure>{colours}</figure></div>'
+    yield f'<div><p class="head">{_switch(facts)}</p>'
+    for i, (seen, told) in enumerate(zip(overview.maps, facts.maps, strict=True)):
+        view = _view(coloured(seen.risk, seen.top), f"Map of {told.name} of {facts.scene}")
+        caption = f"<figcaption>{escape(f'{told.name}: {told.says}')}</figcaption>"
+        yield f"<figure{_of_map(i)}>{view}{caption}{_bar(seen, told)}</figure>"
+    yield "</div></div>"
+
+
+def _view(picture: Picture, label: str) -> str:
+    rows, columns = picture.shape[:2]
+    # A tall scene must not push its spectrum off the screen.
     widest = f"max-width:calc(75vh * {columns / rows:.4f})"
+    image = f'<img src="{data_uri(picture)}" alt="{escape(label, quote=True)}" draggable="false">'
     cross = '<i class="across"></i><i class="down"></i><b></b>'
-    pictures = (
-        (overview.colours, f"Colours of the sharpened {facts.scene}", "the sharpened cube"),
-        (
-            coloured(overview.risk, overview.top),
-            f"Map of {facts.map} of {facts.scene}",
-            f"{facts.map}: {facts.says}",
-        ),
+    return f'<div class="view" style="{widest}">{image}{cross}</div>'
+
+
+def _switch(facts: Facts) -> str:
+    """By which a reader chooses the map; without a script only the first is shown."""
+    if len(facts.maps) == 1:
+        return escape(f"Map: {facts.maps[0].name}")
+    options = "".join(
+        f'<option value="{i}">{escape(told.scale_label)}</option>' for i, told in enumerate(facts.maps)
     )
-    for i, (picture, label, caption) in enumerate(pictures):
-        bar = _bar(overview, facts) if i else ""
-        image = f'<img src="{data_uri(picture)}" alt="{escape(label, quote=True)}" draggable="false">'
-        yield (
-            f'<figure><div class="view" style="{widest}">{image}{cross}</div>'
-            f"<figcaption>{escape(caption)}</figcaption>{bar}</figure>"
-        )
-    yield "</div>"
+    # Without autocomplete=off, some browsers bring back the last choice when a page is loaded again.
+    return f'<label for="map">Map</label> <select id="map" autocomplete="off" disabled>{options}</select>'
 
 
-def _bar(overview: Overview, facts: Facts) -> str:
+def _of_map(i: int) -> str:
+    """Marks what belongs to the i-th map; the script shows one of them."""
+    return f' data-map="{i}"' + (" hidden" if i else "")
+
+
+def _bar(overview: MapOverview, facts: MapFacts) -> str:
     ramp = coloured(np.linspace(0, overview.top, 256, dtype=np.float32)[None], overview.top)
     more = " and more" if overview.more else ""
     nothing = ""
@@ -168,11 +194,13 @@ def _chart(spectra: Spectra, facts: Facts) -> Iterator[str]:
     line = '<svg viewBox="0 0 32 12" aria-hidden="true"><line class="mean" x1="0" x2="32" y1="6" y2="6"/></svg>'
     area = '<svg viewBox="0 0 32 12" aria-hidden="true"><rect class="band" width="32" height="12"/></svg>'
     band = f"<span>{area}{escape(spectra.band)}</span>" if spectra.band else ""
+    coarse = line.replace("mean", "input")
     same = '<label class="screen"><input type="checkbox" id="same"> same axis for all pixels</label>'
-    yield f'<div class="key"><span>{line}sharpened cube</span>{band}{same}</div>'
+    lines = f"<span>{line}sharpened cube</span>{band}<span>{coarse}input, the pixel around this place</span>"
+    yield f'<div class="key">{lines}{same}</div>'
     yield (
         '<svg id="chart" viewBox="0 0 960 300" role="img" aria-label="Spectrum"><g id="drawing"></g>'
-        f'<g id="hair"></g><text x="510" y="294" text-anchor="middle">{escape(spectra.across)}</text>'
+        f'<g id="hair"></g><text id="across" x="510" y="294" text-anchor="middle">{escape(spectra.across)}</text>'
         '<text transform="translate(14 133) rotate(-90)" text-anchor="middle">'
         f"{escape(facts.numbers)}</text></svg>"
     )
@@ -180,16 +208,21 @@ def _chart(spectra: Spectra, facts: Facts) -> Iterator[str]:
     ends = "<th>low</th><th>high</th>" if spectra.band else ""
     yield (
         '<details id="numbers" class="screen"><summary>Values of this spectrum</summary>'
-        f'<div class="scroll"><table><thead><tr><th>{escape(spectra.across)}</th><th>mean</th>{ends}</tr></thead>'
+        f'<div class="scroll"><table><thead><tr><th>{escape(spectra.across)}</th><th>mean</th>{ends}'
+        "<th>input</th></tr></thead>"
         '<tbody id="listed"></tbody></table></div></details>'
     )
 
 
 def _levels(overview: Overview, facts: Facts) -> Iterator[str]:
     yield "<h2>How much of the scene</h2>"
+    for i, (seen, told) in enumerate(zip(overview.maps, facts.maps, strict=True)):
+        yield f"<div{_of_map(i)}>{_shares(seen, told)}</div>"
+
+
+def _shares(overview: MapOverview, facts: MapFacts) -> str:
     if not overview.levels:
-        yield "<p>The map is 0 or empty everywhere.</p>"
-        return
+        return "<p>The map is 0 or empty everywhere.</p>"
     rows = []
     for level, share in overview.levels:
         patch = coloured(np.full((1, 1), level, np.float32), overview.top)
@@ -198,9 +231,9 @@ def _levels(overview: Overview, facts: Facts) -> Iterator[str]:
             f'<tr><th scope="row"><img src="{data_uri(patch)}" alt="">above {level:g}{escape(facts.sign)}</th>'
             f"<td>{share_text(share)}</td><td>{meter}</td></tr>"
         )
-    yield (
+    return (
         f"<table><caption>Fraction of the pixels with data, by {escape(facts.scale_label)}</caption><thead><tr>"
-        f'<th>{escape(facts.map)}</th><th>of the scene</th><th aria-hidden="true"></th></tr></thead>'
+        f'<th>{escape(facts.name)}</th><th>of the scene</th><th aria-hidden="true"></th></tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table>"
     )
 
@@ -221,22 +254,21 @@ def _record(facts: Facts) -> Iterator[str]:
 
 
 def _for_script(overview: Overview, spectra: Spectra, parcel: Packed, facts: Facts) -> str:
-    rows, columns = spectra.risk.shape
-    known = [values[np.isfinite(values)] for values in (spectra.low, spectra.high)]
-    ends = (float(known[0].min()), float(known[1].max())) if known[0].size else (0.0, 1.0)
+    rows, columns = spectra.mean.shape[1:]
+    lowest, highest = (ends[np.isfinite(spectra.mean).any((1, 2))] for ends in spectra.ends())
     told = dict(
         rows=rows,
         columns=columns,
         bands=len(spectra.mean),
         step=spectra.step,
-        extent=[length * overview.step for length in overview.risk.shape],
+        extent=[length * overview.step for length in overview.colours.shape[:2]],
         places=spectra.places,
         breaks=breaks(spectra.places),
         nm=spectra.across.endswith("nm"),
         band=spectra.band,
-        map=facts.map,
-        unit=facts.sign,
-        range=ends,
+        maps=[{"name": told.name, "unit": told.sign} for told in facts.maps],
+        input={"rows": spectra.input.rows.tolist(), "columns": spectra.input.columns.tolist()},
+        range=[float(lowest.min()), float(highest.max())] if lowest.size else [0.0, 1.0],
         lowest=parcel.lowest,
         size=parcel.size,
     )

@@ -160,19 +160,22 @@ class Delivery:
         beside(self.report_path).write_text(json.dumps(finite(asdict(report)), indent=2))
         self.journal.note(COMPLETE)
 
-    def commit(self, scene: str) -> Report:
-        """Rename all files to their final names; if this fails, --resume continues from here."""
+    def commit(self, scene: str, source: Cube) -> Report:
+        """Rename all files to their final names and draw what was made of `source`.
+
+        If this fails, --resume continues from here.
+        """
         for output, _ in self.cubes.values():
             output.commit()
         if beside(self.report_path).exists():
             rename(beside(self.report_path), self.report_path)
         report = Report.read(self.report_path)
         assert report is not None
-        self.draw(scene, report)
+        self.draw(scene, source, report)
         self.journal.end()
         return report
 
-    def draw(self, scene: str, report: Report, *, missing: bool = False) -> None:
+    def draw(self, scene: str, source: Cube, report: Report, *, missing: bool = False) -> None:
         """Write the pictures and the page of the cubes; `missing`: only those that do not exist."""
         for picture, path in self.pictures.items():
             if missing and picture.exists():
@@ -181,7 +184,7 @@ class Delivery:
             with open_cube(path) as cube:
                 write_beside(picture, png(look(cube)), overwrite=True)
         if self.page and not (missing and all(path.exists() for path in self.pages.values())):
-            write_page(scene, self._paths, report, **self.pages)
+            write_page(scene, source, self._paths, report, **self.pages)
 
     @property
     def _parts(self) -> dict[str, list[str]]:

@@ -12,43 +12,53 @@ from pdenet_cli.calibration import STRATA_SAY
 from pdenet_cli.cube import Cube, Sliceable
 from pdenet_cli.formats import open_cube
 from pdenet_cli.formats.output import write_beside
-from pdenet_cli.pages.uncertainty import Facts, from_cubes, picture_from_cube
+from pdenet_cli.pages.uncertainty import Facts, MapFacts, from_cubes, picture_from_cube
 from pdenet_cli.report import Report
 
 PAGE_PRIORITY = ("risk", "interval", "std", "cv", "angle", "consistency", "share")
-"""Which map the page shows: the first of these that was made."""
+"""The maps in the order of the page, which shows the first of them that was made."""
 
 
-def write_page(scene: str, cubes: Mapping[str, Path], report: Report, page: Path, picture: Path) -> None:
-    """Write the page and the picture; `cubes` are the run's outputs by name, the mean among them."""
+def write_page(
+    scene: str, source: Cube, cubes: Mapping[str, Path], report: Report, page: Path, picture: Path
+) -> None:
+    """Write the page and the picture of what a run made of `source`.
+
+    `cubes` are the run's outputs by name, the mean among them.
+    """
     facts = _facts(scene, report)
     with ExitStack() as stack:
         opened = {name: stack.enter_context(open_cube(path)) for name, path in cubes.items()}
-        if facts.map == "interval":
-            risk = _width(opened["interval_low_merged"], opened["interval_high_merged"])
-        else:
-            risk = opened[f"{facts.map}_merged"]
-        ends = opened.get("interval_low"), opened.get("interval_high")
-        text = from_cubes(opened["mean"], *ends, risk, facts, opened.get("std"))
+        maps = [_merged(opened, told.name) for told in facts.maps]
+        ends = (opened["interval_low"], opened["interval_high"]) if "interval_low" in opened else None
+        text = from_cubes(source, opened["mean"], maps, facts, ends, opened.get("std"))
         write_beside(page, text, overwrite=True)
-        write_beside(picture, picture_from_cube(risk, facts), overwrite=True)
+        write_beside(picture, picture_from_cube(maps[0], facts), overwrite=True)
+
+
+def _merged(cubes: Mapping[str, Cube], name: str) -> Cube:
+    """A map with one value for each pixel; of intervals, their width."""
+    if name == "interval":
+        return _width(cubes["interval_low_merged"], cubes["interval_high_merged"])
+    return cubes[f"{name}_merged"]
 
 
 def _facts(scene: str, report: Report) -> Facts:
     job = report.job
-    name = next(name for name in PAGE_PRIORITY if name in report.maps)
-    told = report.maps[name]
     return Facts(
         scene=scene.encode("utf-8", "backslashreplace").decode(),  # fonts cannot show surrogates
         model=job["model"]["name"],
         samples=job["samples"],
-        map=name,
-        says=told["says"] if "bands" in told["says"] else f"{told['says']}, merged over the bands",
-        unit=told["unit"],
+        maps=tuple(_map_facts(name, report.maps[name]) for name in PAGE_PRIORITY if name in report.maps),
         level=job["uncertainty"]["level"] if "interval" in report.maps else None,
         notes=tuple(_notes(report)),
         record=job | {"maps": report.maps},
     )
+
+
+def _map_facts(name: str, told: Mapping[str, Any]) -> MapFacts:
+    says = told["says"] if "bands" in told["says"] else f"{told['says']}, merged over the bands"
+    return MapFacts(name, says, told["unit"])
 
 
 def _notes(report: Report) -> Iterator[str]:

@@ -143,7 +143,7 @@ class Job:
         try:
             finished = delivery.finished_report(job) if self.settings.resume else None
             if finished is not None:
-                delivery.draw(self._scene_name, finished, missing=True)
+                delivery.draw(self._scene_name, self.source, finished, missing=True)
                 self.report = finished
                 return
             delivery.refuse_others(self.others, self.settings.variable, self.settings.axes)
@@ -171,7 +171,7 @@ class Job:
             if COMPLETE not in steps:
                 statistics = yield from self._write_tiles(len(steps), say)
                 self.delivery.complete(self._report(job, statistics, time.monotonic() - started))
-        self.report = self.delivery.commit(self._scene_name)
+        self.report = self.delivery.commit(self._scene_name, self.source)
 
     @property
     def _scene_name(self) -> str:
