@@ -2,22 +2,24 @@
 
 The map of the house; imports only go down, and rooms of one storey leave each other alone (a test reads this):
 
-    14 cli/             Typer: parse, call one tool, print; main() turns PdenetError into a line and an exit code
-    13 tools/           the verbs on paths: paths in, a report out
-    12 pages/           results as pages and plots for people
-    11 evaluation/      systems on trial: a truth made coarse, estimates, scores, how they look
-    10 inference.py     Posterior and the one loop super_resolve
+    15 cli/             Typer: parse, call one tool, print; main() turns PdenetError into a line and an exit code
+    14 tools/           the verbs on paths: paths in, a report out
+    13 pages/           results as pages and plots for people
+    12 evaluation/      systems on trial: a truth made coarse, estimates, scores, how they look
+    11 inference.py     Posterior and the one loop super_resolve
        training/        patches, recipes, the training loop and its checkpoints
-     9 calibration.py   from the spread of samples to intervals that hold
-     8 models.py        weights files that describe themselves
-     7 networks/        torch; the NETWORKS table
+    10 calibration.py   from the spread of samples to intervals that hold
+     9 models.py        weights files that describe themselves
+     8 networks/        torch; the NETWORKS table
        formats/         the FORMATS table, open_cube, create_cube
        tiling.py  summaries.py  metrics.py  picture.py  risk_control.py  report.py
-     6 degradation.py   how a coarser sensor would have seen a scene
-     5 radiometry.py    between the file's numbers and the network's 0..1
-     4 survey.py        what the numbers of a scene are like
+     7 degradation.py   how a coarser sensor would have seen a scene
+     6 radiometry.py    between the file's numbers and the network's 0..1
+     5 survey.py        what the numbers of a scene are like
+     4 holes.py         pixels without data: where they are, what the network sees there
      3 cube.py          Window, CubeMeta, Cube
      2 georeference.py  where pixels lie on the ground
+       dtypes.py        which numbers a NumPy type can hold
      1 errors.py        PdenetError and its children, each with its exit code
 """
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pdenet_cli.dtypes import can_hold_all
 from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
 from pdenet_cli.georeference import PIXEL_WORDS, Georeference, upscaled_words
 
@@ -274,7 +275,7 @@ class Cube:
         key, wanted = self._key(window, bands), (len(range(self.meta.bands)[bands]), window.rows, window.columns)
         if pixels.shape != wanted:
             raise UsageError(f"{self.path}: pixels of shape {pixels.shape} for a window of shape {wanted}.")
-        if not _held(pixels, self.meta.dtype):
+        if not can_hold_all(self.meta.dtype, pixels):
             met = f"{pixels.dtype.name} pixels do not fit into {self.meta.dtype.name} values"
             raise UsageError(f"{self.path}: {met}. Round and clip them first, and convert them with astype.")
         array: Any = self.array
@@ -314,19 +315,6 @@ class Cube:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _held(pixels: Pixels, dtype: np.dtype[Any]) -> bool:
-    """Whether numbers stay what they are in `dtype`, but for the precision of a float; NumPy would wrap them."""
-    if not pixels.size or np.can_cast(pixels.dtype, dtype):
-        return True
-    if pixels.dtype.kind in "ui" and dtype.kind in "ui":
-        whole = np.iinfo(dtype)
-        return int(pixels.min()) >= whole.min and int(pixels.max()) <= whole.max
-    if pixels.dtype.kind == "f" and dtype.kind == "f":
-        known = pixels[np.isfinite(pixels)]
-        return not known.size or float(np.abs(known).max()) <= float(np.finfo(dtype).max)
-    return np.can_cast(pixels.dtype, dtype, "same_kind")
 
 
 @dataclass(frozen=True)

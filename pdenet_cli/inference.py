@@ -19,9 +19,10 @@ from pdenet_cli.cube import Cube, Window
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, ResourceError, UsageError, out_of_memory
 from pdenet_cli.formats.limits import free_memory
+from pdenet_cli.holes import FILL_DEPTH, filled_from_edges, valid
 from pdenet_cli.models import Model
 from pdenet_cli.networks.runtime import give_back, tune_process
-from pdenet_cli.radiometry import FILLED, Radiometry, grown
+from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.summaries import (
     USUAL,
     Evidence,
@@ -35,7 +36,6 @@ from pdenet_cli.summaries import (
     repeated,
     roughness,
 )
-from pdenet_cli.survey import valid
 from pdenet_cli.tiling import Plan, Span, Tile, plan_tiles
 
 MEMORY_SHARE = 0.5  # of what is free, if the user gives no limit
@@ -174,7 +174,7 @@ def halo_for(posterior: Posterior, summaries: Sequence[Summary], *, holes: bool)
     halo = posterior.network.halo
     if halo is None:
         return None
-    return max(halo, ROUGHNESS_HALO) + (_looks_around(posterior, summaries) or 0) + (FILLED if holes else 0)
+    return max(halo, ROUGHNESS_HALO) + (_looks_around(posterior, summaries) or 0) + (FILL_DEPTH if holes else 0)
 
 
 def _looks_around(posterior: Posterior, summaries: Sequence[Summary]) -> int | None:
@@ -239,7 +239,7 @@ def gather(
     """
     seen = [usable[i] for i in span.padded]  # of the file's bands
     unit, there = radiometry.prepare(source.read(tile.padded, seen), seen)
-    unit = grown(unit, there, FILLED)
+    unit = filled_from_edges(unit, there, FILL_DEPTH)
     rows, columns = tile.core.relative_to(tile.padded).slices
     fine = repeated(there[span.crop, rows, columns], tile.scale)
     low = unit[span.crop, rows, columns]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import UsageError
-from pdenet_cli.survey import valid
+from pdenet_cli.holes import valid
 
 RGB_NM = (650.0, 550.0, 460.0)
 Picture = NDArray[np.uint8]  # (rows, columns, 3)

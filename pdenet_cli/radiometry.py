@@ -26,16 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.cube import CubeMeta, Pixels
+from pdenet_cli.dtypes import as_stored, can_hold
 from pdenet_cli.errors import UsageError
-from pdenet_cli.survey import Survey, valid
+from pdenet_cli.holes import valid
+from pdenet_cli.survey import Survey
 
 Bands = slice | Sequence[int]
 ALL = slice(None)
 DARKEST = 0.05  # what physical values reach at least if they are reflectance; radiance may be far below
-FILLED = 3  # of the network's pixels deep, holes are like their edges: it makes much of an edge that is none
 BRIGHTEST = 2.0  # what they reach at most: glint and noise are above 1
 LIKELY = (0.001, 10.0)  # between these a scale factor leaves the brightest numbers, if it is that of the file
-LEAST_STEPS = 10  # whole numbers that a scene must span to be rounded to them
 
 
 @dataclass(frozen=True)
@@ -150,30 +150,9 @@ class Radiometry:
 
     def nothing(self, dtype: np.dtype[Any]) -> Any:
         """What stands for nodata in `dtype`: the file's own value if it can hold that, else NaN, else 0."""
-        if self.nodata is not None and _fits(self.nodata, dtype):
-            return held(self.nodata, dtype)
+        if self.nodata is not None and can_hold(dtype, self.nodata):
+            return as_stored(self.nodata, dtype)
         return np.nan if dtype.kind == "f" else 0
-
-
-def grown(unit: NDArray[np.float32], there: NDArray[np.bool_], steps: int) -> NDArray[np.float32]:
-    """Holes of (bands, rows, columns) filled from their edges, `steps` pixels deep, with the mean of what lies
-    beside, above and below; deeper in, they stay as they are.
-    """
-    if there.all():
-        return unit
-    around = ((0, 0), (1, 1), (1, 1))  # a frame of nothing, so that every pixel has four neighbours
-    known, filled = np.pad(there, around), np.pad(unit, around)
-    for _ in range(steps):
-        near = known[:, :-2, 1:-1] | known[:, 2:, 1:-1] | known[:, 1:-1, :-2] | known[:, 1:-1, 2:]
-        band, row, column = np.nonzero(near & ~known[:, 1:-1, 1:-1])  # only these change, and they are few
-        total, count = np.zeros(len(band), np.float32), np.zeros(len(band), np.float32)
-        for down, right in ((0, 1), (2, 1), (1, 0), (1, 2)):
-            beside = band, row + down, column + right
-            total += np.where(known[beside], filled[beside], 0)
-            count += known[beside]
-        filled[band, row + 1, column + 1] = total / count
-        known[band, row + 1, column + 1] = True
-    return np.ascontiguousarray(filled[:, 1:-1, 1:-1])
 
 
 def believed(meta: CubeMeta, survey: Survey) -> CubeMeta:
@@ -246,41 +225,3 @@ def _per_band(values: Sequence[float], bands: Bands) -> NDArray[np.float64]:
     column = np.asarray(values, np.float64)[:, None, None]
     chosen = bands if isinstance(bands, slice) else list(bands)  # a tuple would index three axes
     return column[chosen] if len(values) > 1 else column
-
-
-def refuse_narrow(dtype: np.dtype[Any], meta: CubeMeta, survey: Survey) -> None:
-    """Stop where a user's `dtype` cannot hold what a scene's numbers say."""
-    low, high = survey.ends(meta)
-    least, most = _limits(dtype)
-    if low < least or high > most:
-        held = f"holds {least:,} to {most:,}" if dtype.kind in "ui" else f"holds {least:g} to {most:g}"
-        raise UsageError(f"--dtype {dtype.name} {held}, but the scene's values are {low:g} to {high:g}.")
-    whole = dtype.kind in "ui"
-    low, high = survey.minimum, survey.maximum
-    if whole and meta.dtype.kind == "f" and high - low < LEAST_STEPS:
-        raise UsageError(f"--dtype {dtype.name} would round away the scene's values, {low:g} to {high:g}.")
-    if meta.nodata is not None and not math.isnan(meta.nodata) and not _fits(meta.nodata, dtype):
-        raise UsageError(f"--dtype {dtype.name} cannot hold the scene's nodata value, {meta.nodata:g}.")
-    if whole and survey.holes and (meta.nodata is None or math.isnan(meta.nodata)):
-        raise UsageError(f"--dtype {dtype.name} cannot hold NaN, which the scene uses for nodata.")
-
-
-def _fits(value: float, dtype: np.dtype[Any]) -> bool:
-    if dtype.kind == "f":
-        # Text rounds the largest numbers of a type to a little more than it holds.
-        with np.errstate(over="ignore"):
-            return math.isinf(value) or bool(np.isfinite(np.float64(value).astype(dtype)))
-    least, most = _limits(dtype)
-    return least <= value <= float(most) and float(value).is_integer()
-
-
-def held(value: float, dtype: np.dtype[Any]) -> float:
-    """A number as `dtype` holds it: a float that means the largest 64-bit integer is one more than that."""
-    return min(int(value), np.iinfo(dtype).max) if dtype.kind in "ui" and _fits(value, dtype) else value
-
-
-def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """The smallest and the largest number that a type holds."""
-    if dtype.kind in "ui":
-        return np.iinfo(dtype).min, np.iinfo(dtype).max
-    return float(np.finfo(dtype).min), float(np.finfo(dtype).max)

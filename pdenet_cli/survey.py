@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.cube import Cube, CubeMeta, Pixels, Window
-from pdenet_cli.errors import FormatError
+from pdenet_cli.dtypes import can_hold, limits
+from pdenet_cli.errors import FormatError, UsageError
+from pdenet_cli.holes import valid
 
 SURVEY_VALUES = 1 << 28  # a scene with more numbers than this is surveyed in evenly spread blocks
 BLOCK_VALUES = 1 << 23
@@ -19,17 +22,7 @@ PERCENTILE_VALUES = 1 << 20
 FILLS = (-9999.0, -999.0, -32768.0, -(2.0**31), -3.4028234663852886e38, 9.969209968386869e36)  # of many products
 FEW = 0.001  # of the numbers: as many pixels of one scene happen to have one value
 FAR = 4  # times all else: so far above 14 bits is the largest number of 16, and no light grows so at a step
-
-
-def valid(pixels: Pixels, nodata: float | None) -> NDArray[np.bool_]:
-    """Where there is something: finite and not the file's nodata value."""
-    there = np.isfinite(pixels)
-    if nodata is not None and not math.isnan(nodata):
-        # A float32 file stores the nearest float32 of its nodata value, so compare in the file's own type.
-        with np.errstate(over="ignore"):
-            value = np.float64(nodata).astype(pixels.dtype) if pixels.dtype.kind == "f" else nodata
-        there &= pixels != value
-    return there
+LEAST_STEPS = 10  # floating-point values must span this many integers to be rounded to integers
 
 
 @dataclass(frozen=True)
@@ -241,3 +234,21 @@ class _Look:
                 self.lows[band] = min(self.lows[band], float(numbers.min()))
                 self.highs[band] = max(self.highs[band], float(numbers.max()))
         return pixels, there
+
+
+def refuse_narrow(dtype: np.dtype[Any], meta: CubeMeta, survey: Survey) -> None:
+    """Stop where the `dtype` that a user wants cannot hold a scene's values, or its nodata value."""
+    whole = dtype.kind in "ui"
+    low, high = survey.ends(meta)
+    least, most = limits(dtype)
+    if low < least or high > most:
+        holds = f"holds {least:,} to {most:,}" if whole else f"holds {least:g} to {most:g}"
+        raise UsageError(f"--dtype {dtype.name} {holds}, but the scene's values are {low:g} to {high:g}.")
+    low, high = survey.minimum, survey.maximum
+    if whole and meta.dtype.kind == "f" and high - low < LEAST_STEPS:
+        raise UsageError(f"--dtype {dtype.name} would round away the scene's values, {low:g} to {high:g}.")
+    uses_nan = meta.nodata is None or math.isnan(meta.nodata)
+    if meta.nodata is not None and not uses_nan and not can_hold(dtype, meta.nodata):
+        raise UsageError(f"--dtype {dtype.name} cannot hold the scene's nodata value, {meta.nodata:g}.")
+    if whole and survey.holes and uses_nan:
+        raise UsageError(f"--dtype {dtype.name} cannot hold NaN, which the scene uses for nodata.")

@@ -11,12 +11,12 @@ from typing import Any
 from spectral.io import envi as spy
 
 from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
+from pdenet_cli.dtypes import as_stored
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import crs, geokeys
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.envi_header import DTYPES, GEO_POINTS, OWN, RPC, UPSIDE_DOWN, Header
 from pdenet_cli.formats.raw import RawArray
-from pdenet_cli.radiometry import held
 
 DATA_SUFFIXES = (".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".cube")
 NOT_DATA = {".hdr", ".xml", ".txt", ".json", ".png", ".jpg", ".csv", ".sta", ".enp", ".partial", ".ovr"}
@@ -145,7 +145,7 @@ def header_fields(meta: CubeMeta, code: int) -> dict[str, Any]:
         "data type": code,
         "interleave": meta.interleave,
         "byte order": int(big),
-        "data ignore value": None if meta.nodata is None else _number(held(meta.nodata, meta.dtype)),
+        "data ignore value": None if meta.nodata is None else _number(as_stored(meta.nodata, meta.dtype)),
         "reflectance scale factor": meta.reflectance_scale,
         "wavelength units": meta.wavelength_units and _plain(meta.wavelength_units),
         "wavelength": meta.wavelengths,

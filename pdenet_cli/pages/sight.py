@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.cube import Cube, CubeMeta, Window
+from pdenet_cli.holes import valid
 from pdenet_cli.picture import Picture, quicklook, thinned, thinning
-from pdenet_cli.survey import valid
 
 LONGEST = 1024  # pixels on a side of a picture
 MOST_VALUES = 5_000_000  # spectra of at most this many numbers, ...

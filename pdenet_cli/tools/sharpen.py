@@ -19,10 +19,10 @@ from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import files_of, open_cube, output_format, usual_suffix, writable_suffixes, zarr_store
 from pdenet_cli.formats.output import Output, is_file, is_folder, unwritable
 from pdenet_cli.inference import Posterior, halo_for, refuse_other, super_resolve
-from pdenet_cli.radiometry import Radiometry, refuse_narrow
+from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.report import Report, finite, hashes, versions
 from pdenet_cli.summaries import USUAL, Question
-from pdenet_cli.survey import Survey
+from pdenet_cli.survey import Survey, refuse_narrow
 from pdenet_cli.tools.delivery import COMPLETE, Delivery
 from pdenet_cli.tools.maps import Maps
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pdenet_cli.cube import INTERLEAVES, CubeMeta, Pixels, Sliceable
+from pdenet_cli.dtypes import as_stored
 from pdenet_cli.errors import OutputError
 from pdenet_cli.formats import attributes as words
 from pdenet_cli.formats import crs
@@ -33,7 +34,6 @@ from pdenet_cli.formats.labelled.ground_grid import GroundGrid, degrees_of
 from pdenet_cli.formats.labelled.store import Store
 from pdenet_cli.formats.labelled.views import Unsigned, WithoutAxis, unsigned
 from pdenet_cli.georeference import Georeference
-from pdenet_cli.radiometry import held
 
 INTERNAL = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS", "_ARRAY_DIMENSIONS"}
 INTERNAL |= {"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "MATLAB_class"}
@@ -254,5 +254,5 @@ def fill_value(meta: CubeMeta) -> Any:
         with np.errstate(over="ignore"):
             fill = meta.dtype.type(meta.nodata)
         return fill if np.isinf(fill) == np.isinf(meta.nodata) else None
-    value = held(meta.nodata, meta.dtype)
+    value = as_stored(meta.nodata, meta.dtype)
     return meta.dtype.type(value) if isinstance(value, int) else None

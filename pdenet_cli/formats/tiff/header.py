@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from pdenet_cli.cube import CubeMeta
+from pdenet_cli.dtypes import as_stored
 from pdenet_cli.errors import OutputError
 from pdenet_cli.formats import geokeys
 from pdenet_cli.formats.tiff import gdal_metadata
-from pdenet_cli.radiometry import held
 
 STRIP_BYTES = 1 << 20  # readers take a strip at a time, so a band must not be one big strip
 CLASSIC_BYTES = 1 << 32  # where the offsets of a classic TIFF end and BigTIFF begins
@@ -82,7 +82,7 @@ def _about(meta: CubeMeta) -> dict[int, Field]:
     texts = {
         305: "pdenet",
         42112: gdal_metadata.text(meta, anchor if any(anchor) else None),
-        42113: "" if meta.nodata is None else gdal_metadata.worded(held(meta.nodata, meta.dtype)),
+        42113: "" if meta.nodata is None else gdal_metadata.worded(as_stored(meta.nodata, meta.dtype)),
         geokeys.TEXTS: ground.pop(geokeys.TEXTS, ""),
     }
     directory = ground.pop(geokeys.DIRECTORY, None)
