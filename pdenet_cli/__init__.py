@@ -2,12 +2,13 @@
 
 The map of the house; imports only go down, and rooms of one storey leave each other alone (a test reads this):
 
-    15 cli/             Typer: parse, call one tool, print; main() turns PdenetError into a line and an exit code
-    14 tools/           the verbs on paths: paths in, a report out
-    13 pages/           results as pages and plots for people
-    12 evaluation/      systems on trial: a truth made coarse, estimates, scores, how they look
-    11 inference.py     Posterior and the one loop super_resolve
+    16 cli/             Typer: parse, call one tool, print; main() turns PdenetError into a line and an exit code
+    15 tools/           the verbs on paths: paths in, a report out
+    14 pages/           results as pages and plots for people
+    13 evaluation/      systems on trial: a truth made coarse, estimates, scores, how they look
+    12 inference.py     the one loop super_resolve: tiles in, maps out
        training/        patches, recipes, the training loop and its checkpoints
+    11 posterior.py     Posterior: a model and its draws
     10 calibration.py   from the spread of samples to intervals that hold
      9 models.py        weights files that describe themselves
      8 networks/        torch; the NETWORKS table
@@ -33,8 +34,8 @@ from pdenet_cli.errors import PdenetError
 if TYPE_CHECKING:
     from pdenet_cli.cube import Cube, CubeMeta, Window
     from pdenet_cli.formats import create_cube, open_cube
-    from pdenet_cli.inference import Posterior
     from pdenet_cli.models import load_model
+    from pdenet_cli.posterior import Posterior
     from pdenet_cli.radiometry import Radiometry
     from pdenet_cli.summaries import Question
     from pdenet_cli.survey import Survey
@@ -65,7 +66,7 @@ _LATER = {
     "Cube": "pdenet_cli.cube",
     "CubeMeta": "pdenet_cli.cube",
     "Job": "pdenet_cli.tools.sharpen",
-    "Posterior": "pdenet_cli.inference",
+    "Posterior": "pdenet_cli.posterior",
     "Question": "pdenet_cli.summaries",
     "Radiometry": "pdenet_cli.radiometry",
     "Settings": "pdenet_cli.tools.sharpen",

@@ -20,8 +20,8 @@ import pytest
 from pdenet_cli import __version__, open_cube, report
 from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import output
-from pdenet_cli.inference import Posterior
 from pdenet_cli.models import bicubic_model, load_model
+from pdenet_cli.posterior import Posterior
 from pdenet_cli.summaries import Question
 from pdenet_cli.tools import delivery, sharpen
 from tests.conftest import ROOT

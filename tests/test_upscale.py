@@ -19,9 +19,9 @@ from pdenet_cli.cli import app, sharpening
 from pdenet_cli.cli.sharpening import Draws
 from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.errors import UsageError
-from pdenet_cli.inference import Posterior
 from pdenet_cli.models import bicubic_model, load_model
 from pdenet_cli.picture import HATCH, NOTHING
+from pdenet_cli.posterior import Posterior
 from pdenet_cli.summaries import Question
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.tools.sharpen import Job, Settings, output_paths

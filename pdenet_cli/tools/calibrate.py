@@ -18,7 +18,6 @@ from pdenet_cli.evaluation.trial import coarse, run, scratch
 from pdenet_cli.evaluation.uncertainty import Guess, errors_of
 from pdenet_cli.formats import files_of
 from pdenet_cli.formats.output import refuse_existing, refuse_folders
-from pdenet_cli.inference import Posterior
 from pdenet_cli.models import (
     SUFFIX,
     Model,
@@ -28,6 +27,7 @@ from pdenet_cli.models import (
     save_model,
     training_tensors,
 )
+from pdenet_cli.posterior import Posterior
 from pdenet_cli.report import hashes
 from pdenet_cli.tools.truths import Settings, first_repeated, open_truth, trained_on, truth_view
 

@@ -23,9 +23,9 @@ from pdenet_cli.evaluation.results import Evaluation, SceneResult, Scores
 from pdenet_cli.evaluation.trial import Coarse, coarse, every_mask_one, run, scratch
 from pdenet_cli.evaluation.uncertainty import Guess, Trust, trust
 from pdenet_cli.evaluation.view import View, compare
-from pdenet_cli.inference import Posterior
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, choose_device, find_model, load_model
+from pdenet_cli.posterior import Posterior
 from pdenet_cli.radiometry import believed, says_scale
 from pdenet_cli.report import hashes
 from pdenet_cli.summaries import MEAN

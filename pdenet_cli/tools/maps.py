@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from pdenet_cli.calibration import Calibration
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import ModelError, UsageError
-from pdenet_cli.inference import Layer, Posterior
+from pdenet_cli.inference import Layer
 from pdenet_cli.pages.sight import strips
+from pdenet_cli.posterior import Posterior
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.summaries import MAPS, MEAN, Question, Summary
 

@@ -18,7 +18,8 @@ from pdenet_cli.cube import CubeMeta, Window
 from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import files_of, open_cube, output_format, usual_suffix, writable_suffixes, zarr_store
 from pdenet_cli.formats.output import Output, is_file, is_folder, unwritable
-from pdenet_cli.inference import Posterior, halo_for, refuse_other, super_resolve
+from pdenet_cli.inference import halo_for, super_resolve
+from pdenet_cli.posterior import Posterior, require_posterior
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.report import Report, finite, hashes, versions
 from pdenet_cli.summaries import USUAL, Question
@@ -79,7 +80,7 @@ class Job:
         others: Sequence[Path] = (),
     ) -> None:
         """`output` is the sharpened cube; maps are named after it. `others`: scenes that must stay as they are."""
-        refuse_other(posterior)
+        require_posterior(posterior)
         scene, output = Path(scene), Path(output)
         self.posterior, self.settings, self.others = posterior, settings, others
         self.maps = Maps(settings.maps, settings.question, posterior)

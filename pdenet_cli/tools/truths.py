@@ -13,9 +13,9 @@ from pdenet_cli.errors import FormatError, UsageError
 from pdenet_cli.evaluation.view import ALONE, PARTS, View
 from pdenet_cli.formats import files_of, open_cube
 from pdenet_cli.formats.output import refuse_scenes
-from pdenet_cli.inference import ENSEMBLES
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import ModelSpec
+from pdenet_cli.posterior import ENSEMBLES
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.report import versions
 from pdenet_cli.survey import Survey

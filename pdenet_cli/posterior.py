@@ -1,0 +1,161 @@
+"""A model and its Monte-Carlo draws: the same N sub-networks for every tile of every scene."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from math import lcm
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pdenet_cli.calibration import Calibration
+from pdenet_cli.cube import Window
+from pdenet_cli.degradation import Degradation
+from pdenet_cli.errors import ModelError, UsageError
+from pdenet_cli.formats.limits import free_memory
+from pdenet_cli.models import Model
+from pdenet_cli.networks.runtime import give_back, tune_process
+from pdenet_cli.summaries import Map, Samples
+from pdenet_cli.tiling import Plan, plan_tiles
+
+ENSEMBLES = ("masks", "flips")
+SYMMETRIES = 8  # of a square: four quarter turns, each also mirrored
+MEMORY_SHARE = 0.5  # of what is free, if the user gives no limit
+
+
+class Posterior:
+    """A model and its N draws, made once from a seed: the same N sub-networks for every tile of every scene.
+
+    With the ensemble "flips", sample n moreover sees the scene under symmetry n mod 8 of a square, undone
+    afterwards: as many passes, and even a network without chance gives up to 8 different samples. No sample is
+    made twice: without chance there are only as many as it takes until a flip and a member of an ensemble meet
+    again. A calibrated model is used as it was calibrated if nothing else is asked for, any other with "masks".
+    """
+
+    def __init__(self, model: Model, samples: int, seed: int = 0, ensemble: str | None = None) -> None:
+        if ensemble not in (*ENSEMBLES, None):
+            raise UsageError(f"--ensemble {ensemble} is unknown; choose {' or '.join(ENSEMBLES)}.")
+        if samples < 1:
+            raise UsageError(f"--samples {samples}: use at least 1.")
+        if not isinstance(model, Model):
+            raise UsageError(f"Expected a Model, not a {type(model).__name__}. Pass load_model(NAME).")
+        tune_process()
+        self.model, self.seed, self.asked = model, int(seed), samples
+        calibration = Calibration.of(model.spec)
+        self.ensemble = ensemble or (calibration.ensemble if calibration is not None else "masks")
+        self.network = model.network.eval()
+        self.device = self.network.device
+        symmetries = SYMMETRIES if self.ensemble == "flips" and not self.network.turns else 1
+        different = self.network.different
+        count = samples if different is None else min(samples, lcm(different, symmetries))
+        self.views = min(symmetries, count)
+        with torch.no_grad():
+            # Made one after another on the CPU: N = 20 begins with the draws of N = 10, on any device.
+            self.draw = self.network.draw(torch.Generator().manual_seed(self.seed), count).to(self.device)
+        self.at_once = 1  # sub-networks
+
+    def __len__(self) -> int:
+        return len(self.draw)
+
+    @property
+    def degradation(self) -> Degradation:
+        """What the model was made to undo, its noise left out."""
+        return replace(self.model.spec.learned(), noise=0.0)
+
+    def refuse_other_bands(self, count: int) -> None:
+        """Stop where the network takes another number of bands than a cube has."""
+        if self.network.bands not in (None, count):
+            met = f"but the cube has {count} usable ones"
+            raise ModelError(f"{self.model.name}: made for {self.network.bands} bands, {met}.")
+
+    def samples(self, low: Map, bands: slice, crop: Window) -> Samples:
+        """What each sub-network makes of `low`, cut to `bands` and `crop`: (samples, bands, rows, columns)."""
+        rows, columns = crop.slices
+        depth = len(range(len(low))[bands])
+        out = np.empty((len(self), depth, crop.rows, crop.columns), np.float32)
+        with torch.inference_mode():
+            batch = torch.from_numpy(low)[None].to(self.device)
+            for symmetry in range(self.views):
+                turned = _turned(batch, symmetry).contiguous()
+                n = symmetry
+                for some in self.network.in_turn(turned, self.draw[symmetry :: self.views], self.at_once):
+                    cut = _turned_back(some, symmetry)[:, bands, rows, columns]  # (some, bands, H, W)
+                    out[n : n + len(some) * self.views : self.views] = cut.float().cpu().numpy()
+                    n += len(some) * self.views
+        return out
+
+    def seconds_per_voxel(self, low: NDArray[np.float32]) -> float:
+        """About how long one sub-network takes for a voxel of `low`."""
+        alone = Posterior(self.model, 1, self.seed, "masks")
+        scale, (bands, rows, columns) = self.network.scale, low.shape
+        whole = slice(0, bands), Window(0, 0, rows * scale, columns * scale)
+        alone.samples(low, *whole)  # the first call warms up
+        started = time.perf_counter()
+        alone.samples(low, *whole)
+        return (time.perf_counter() - started) / low.size
+
+    def bytes_for(self, plan: Plan, at_once: int = 1) -> int:
+        """About how much memory the largest piece of a plan takes, with its samples and their maps."""
+        results = 4 * self.network.scale**2 * (len(self) + 8)
+        return plan.largest * self.network.bytes_per_voxel * at_once + plan.largest_core * results
+
+    def plan(
+        self,
+        scene: Window,
+        usable: Sequence[int],
+        halo: int | None,
+        memory: int | None = None,
+        tile: int | None = None,
+        *,
+        whole_spectra: bool = False,
+        surroundings: Window | None = None,
+    ) -> Plan:
+        """How a scene is cut so that every piece fits into `memory`, or into half of what is free.
+
+        `whole_spectra`: all bands of a pixel are computed at once; `surroundings`: what else there is to see.
+        """
+        network = self.network
+        band_halo = None if whole_spectra else network.band_halo
+        room = memory or usable_memory(self.device)
+        return plan_tiles(scene, network.scale, usable, halo, band_halo, room, self.bytes_for, tile, surroundings)
+
+    def settle(self, plan: Plan) -> None:
+        """Let a GPU run as many sub-networks at once as fit; a CPU is fastest with one at a time."""
+        if self.device.type == "cpu":
+            return
+        counts = range(1, -(-len(self) // self.views) + 1)  # those that see the scene from one side
+        self.at_once = max((n for n in counts if self.bytes_for(plan, n) <= plan.memory), default=1)
+
+
+def require_posterior(posterior: object) -> None:
+    """Stop where something else was given in the place of a posterior, such as a model."""
+    if not isinstance(posterior, Posterior):
+        met = f"Expected a Posterior, not a {type(posterior).__name__}"
+        raise UsageError(f"{met}. Pass Posterior(model, N) for N samples.")
+
+
+def _turned(image: Tensor, symmetry: int) -> Tensor:
+    """(..., rows, columns) under one of the symmetries of a square: quarter turns, from 4 on mirrored first."""
+    mirrored = image.flip(-1) if symmetry >= 4 else image
+    return mirrored.rot90(symmetry % 4, (-2, -1))
+
+
+def _turned_back(image: Tensor, symmetry: int) -> Tensor:
+    """What `_turned` began with."""
+    back = image.rot90(-(symmetry % 4), (-2, -1))
+    return back.flip(-1) if symmetry >= 4 else back
+
+
+def usable_memory(device: torch.device) -> int:
+    """The share of the free memory that a run takes if the user gives no limit."""
+    if device.type == "cuda":
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # by torch, for next time
+        free = min(torch.cuda.mem_get_info(device)[0] + kept, free_memory())  # samples and maps are not on the GPU
+    else:
+        give_back()  # what the scene before took
+        free = free_memory()
+    return int(free * MEMORY_SHARE)
