@@ -21,6 +21,7 @@ The map of the house; imports only go down, and rooms of one storey leave each o
      3 cube.py          Window, CubeMeta, Cube
      2 georeference.py  where pixels lie on the ground
        dtypes.py        which numbers a NumPy type can hold
+       memory.py        how much memory a run may use
      1 errors.py        PdenetError and its children, each with its exit code
 """
 

@@ -16,15 +16,14 @@ from pdenet_cli.calibration import Calibration
 from pdenet_cli.cube import Window
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, UsageError
-from pdenet_cli.formats.limits import free_memory
+from pdenet_cli.memory import usable_memory
 from pdenet_cli.models import Model
-from pdenet_cli.networks.runtime import give_back, tune_process
+from pdenet_cli.networks.runtime import tune_process
 from pdenet_cli.summaries import Map, Samples
 from pdenet_cli.tiling import Plan, plan_tiles
 
 ENSEMBLES = ("masks", "flips")
 SYMMETRIES = 8  # of a square: four quarter turns, each also mirrored
-MEMORY_SHARE = 0.5  # of what is free, if the user gives no limit
 
 
 class Posterior:
@@ -148,14 +147,3 @@ def _turned_back(image: Tensor, symmetry: int) -> Tensor:
     """What `_turned` began with."""
     back = image.rot90(-(symmetry % 4), (-2, -1))
     return back.flip(-1) if symmetry >= 4 else back
-
-
-def usable_memory(device: torch.device) -> int:
-    """The share of the free memory that a run takes if the user gives no limit."""
-    if device.type == "cuda":
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # by torch, for next time
-        free = min(torch.cuda.mem_get_info(device)[0] + kept, free_memory())  # samples and maps are not on the GPU
-    else:
-        give_back()  # what the scene before took
-        free = free_memory()
-    return int(free * MEMORY_SHARE)

@@ -16,8 +16,9 @@ from pdenet_cli.evaluation.view import AS_THEY_ARE, View
 from pdenet_cli.formats.raw import RawArray
 from pdenet_cli.holes import FILL_DEPTH, filled_from_edges
 from pdenet_cli.inference import Layer, halo_for, super_resolve
+from pdenet_cli.memory import usable_memory
 from pdenet_cli.networks import Draw
-from pdenet_cli.posterior import Posterior, usable_memory
+from pdenet_cli.posterior import Posterior
 from pdenet_cli.summaries import Summary
 
 BAND_VALUES = 1 << 26  # of the truth, degraded at once

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from pdenet_cli.cube import Cube, Pixels, Window
 from pdenet_cli.errors import FormatError, ResourceError, UsageError
-from pdenet_cli.formats.limits import free_memory
-from pdenet_cli.networks.runtime import give_back
+from pdenet_cli.memory import free_memory, return_freed_memory
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.survey import Survey
 
@@ -47,7 +46,7 @@ class Scene:
             part = cube if chosen is None else cube.with_bands(chosen)
         except UsageError as error:
             raise FormatError(f"{cube.path}: {error}") from error
-        give_back()  # what it took to read the cube before
+        return_freed_memory()  # what it took to read the cube before
         if 2 * part.meta.nbytes > (free := free_memory()):
             need = f"{part.meta.nbytes:,} bytes are too many to train on with {free:,} bytes of free memory"
             raise ResourceError(f"{cube.path}: {need}. Cut out a part of it, or use fewer --bands.")
