@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from pdenet_cli.cube import Pixels
 
 FILL_DEPTH = 3
-"""How deep, in pixels of the input, holes are filled from their edges; a sharper step would be an edge to the
-network, and it would sharpen that edge."""
+"""How deep holes are filled from their edges, in pixels of the network's input; filled with the band's mean alone,
+they would have false edges, which the network would sharpen."""
 
 
 def valid(pixels: Pixels, nodata: float | None) -> NDArray[np.bool_]:

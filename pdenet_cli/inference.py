@@ -155,7 +155,7 @@ class _Unseen:
         meta = layer.cube.meta
         own = replace(self.radiometry, nodata=meta.nodata)
         if band not in self.constant:
-            return np.asarray(own.nothing(meta.dtype))
+            return np.asarray(own.nodata_in(meta.dtype))
         pixels = self.pixels[band]
         there = valid(pixels, self.radiometry.nodata)
         shown = np.where(there, np.float32(0), np.float32(np.nan))

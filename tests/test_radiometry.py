@@ -17,7 +17,7 @@ from pdenet_cli.cube import Cube
 from pdenet_cli.errors import FormatError, UsageError
 from pdenet_cli.formats.tiff.segments import SegmentArray
 from pdenet_cli.holes import filled_from_edges, valid
-from pdenet_cli.survey import _spread, refuse_narrow
+from pdenet_cli.survey import _evenly_spread, refuse_narrow
 from tests.cubes import written
 from tests.tiffs import gdal_file
 
@@ -558,7 +558,7 @@ def test_what_a_file_keeps_in_blocks_too_large_for_memory_is_read_by_rows(tmp_pa
 @pytest.mark.parametrize(("across", "every"), [(1, 5), (2, 2), (3, 2), (4, 6), (7, 3), (5, 1), (3, 1000)])
 def test_a_part_of_the_blocks_comes_from_everywhere(across, every):
     down = 60
-    chosen = _spread(across * down, across, every)
+    chosen = _evenly_spread(across * down, across, every)
     assert len(chosen) == pytest.approx(across * down / every, abs=1)
     if every < down:
         assert {i % across for i in chosen} == set(range(across))

@@ -26,7 +26,7 @@ from pdenet_cli.evaluation.view import View, compare
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, choose_device, find_model, load_model
 from pdenet_cli.posterior import Posterior
-from pdenet_cli.radiometry import believed, says_scale
+from pdenet_cli.radiometry import says_scale, without_implausible_scale
 from pdenet_cli.report import hashes
 from pdenet_cli.summaries import MEAN
 from pdenet_cli.survey import Survey
@@ -52,7 +52,7 @@ def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: Settin
         view = truth_view(target, factor, settings, multiple=1, count=target.meta.bands, say=notes.append)
         # The truth decides what 0 and 1 are; how its numbers are scaled is the estimate's own affair.
         own, truths = _credible(other), _credible(target)
-        radiometry = view.radiometry.for_twin(truths, own)
+        radiometry = view.radiometry.for_other_file(truths, own)
         name = guess.name if guess.name != TRUTH else str(guess)
         silent = [path for path, meta in ((guess, own), (truth, truths)) if not says_scale(meta)]
         scene = _result(truth.name, view, {name: View(other, radiometry, view.bands, view.part)}, factor, settings)
@@ -66,7 +66,7 @@ def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: Settin
 
 def _credible(cube: Cube) -> CubeMeta:
     """What a header says, as far as the numbers do not contradict it."""
-    return believed(cube.meta, Survey.of(cube)) if cube.meta.reflectance_scale else cube.meta
+    return without_implausible_scale(cube.meta, Survey.of(cube)) if cube.meta.reflectance_scale else cube.meta
 
 
 def _open_estimate(guess: Path, settings: Settings) -> Cube:
@@ -102,7 +102,7 @@ def _other_ground(own: CubeMeta, truth: CubeMeta) -> list[str]:
     # One system has many spellings as text, but only one code.
     if codes[0] != codes[1] and all(code.startswith("EPSG:") for code in codes):
         return [f"The two cubes are in different coordinate systems, {codes[0]} and {codes[1]}; {told}"]
-    apart = theirs.strays(ours, truth.columns, truth.rows)
+    apart = theirs.max_corner_offset(ours, truth.columns, truth.rows)
     if apart <= SAME_PLACE:
         return []
     how = f"are up to {apart:.3g} pixels apart on the" if codes[0] == codes[1] else "do not cover the same"
