@@ -15,6 +15,7 @@ The map of the house; imports only go down, and rooms of one storey leave each o
        formats/         the FORMATS table, open_cube, create_cube
        tiling.py  summaries.py  metrics.py  picture.py  risk_control.py  report.py
      7 degradation.py   how a coarser sensor would have seen a scene
+       score_sums.py    sums of a window that scores are computed from
      6 radiometry.py    between the file's numbers and the network's 0..1
      5 survey.py        what the numbers of a scene are like
      4 holes.py         pixels without data: where they are, what the network sees there

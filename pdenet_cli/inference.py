@@ -1,4 +1,4 @@
-"""The sub-networks of a posterior over a whole scene: run tile by tile, summed up into maps, written."""
+"""A posterior over a whole scene: tile by tile, its samples are drawn, summed up into maps and written."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ from pdenet_cli.summaries import (
     Question,
     Summary,
     Sums,
-    enlarged,
     mean,
     repeated,
     roughness,
 )
 from pdenet_cli.tiling import Plan, Span, Tile
 
-SMALLEST_TILE = 8
-ROUGHNESS_HALO = 3  # the roughness of a pixel is made of those two away, and enlarged with its neighbours'
+SMALLEST_TILE = 8  # input pixels a side; smaller tiles are not tried when memory runs out
+ROUGHNESS_HALO = 3  # roughness depends on pixels up to two away, and enlarging it on one more
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A map to be written: its summary, its cube with a value per band, its cube merged over the bands."""
+    """A map to be written: per band to `cube`, merged over the bands to `merged`."""
 
     summary: Summary
     cube: Cube | None = None
@@ -43,17 +42,18 @@ class Layer:
 
 
 def halo_for(posterior: Posterior, summaries: Sequence[Summary], *, holes: bool) -> int | None:
-    """The margin that makes tiles exact: the network's reach, and more for maps that look around and for holes,
-    which are filled from around.
+    """The margin, in input pixels, that makes tiles exact: the network's receptive field, and more for maps that
+    degrade the mean and for holes, which are filled from their surroundings.
     """
     halo = posterior.network.halo
     if halo is None:
         return None
-    return max(halo, ROUGHNESS_HALO) + (_looks_around(posterior, summaries) or 0) + (FILL_DEPTH if holes else 0)
+    margin = _degradation_margin(posterior, summaries) or 0
+    return max(halo, ROUGHNESS_HALO) + margin + (FILL_DEPTH if holes else 0)
 
 
-def _looks_around(posterior: Posterior, summaries: Sequence[Summary]) -> int | None:
-    """How many input pixels around its own the maps want the mean of, to make it coarse; None: they do not."""
+def _degradation_margin(posterior: Posterior, summaries: Sequence[Summary]) -> int | None:
+    """The margin in input pixels that is needed to degrade the mean; None if no map does."""
     return posterior.degradation.reach if any(summary.degrades for summary in summaries) else None
 
 
@@ -70,13 +70,12 @@ def super_resolve(
 ) -> Iterator[Tile]:
     """Write every layer tile by tile, from tile number `first` on; yields each tile when it is written.
 
-    Of the bands that the network does not see by the plan, those in `constant` keep their numbers, and the others
-    come out as nodata. Where memory runs out, fewer sub-networks at once and then smaller tiles are tried, and
-    `say` is told.
+    Of the bands that the network does not see, those in `constant` keep their numbers, the others become nodata.
+    Where memory runs out, fewer sub-networks at once and then smaller tiles are tried; `say` gets a message.
     """
     posterior.settle(plan)
-    around = _looks_around(posterior, [layer.summary for layer in layers])
-    largest = plan.scene.rows * plan.scene.columns  # pixels of a tile that fits into memory, as far as is known
+    margin = _degradation_margin(posterior, [layer.summary for layer in layers])
+    largest = plan.scene.rows * plan.scene.columns  # pixels; larger tiles have run out of memory
     for tile in plan.tiles[first:]:
         pending = [tile]
         while pending:
@@ -86,11 +85,11 @@ def super_resolve(
                 continue
             try:
                 gathered = (
-                    (span, *gather(source, posterior, piece, span, radiometry, plan.usable, around))
+                    (span, *gather(source, posterior, piece, span, radiometry, plan.usable, margin))
                     for span in plan.spans
                 )
-                unseen = _Unseen(source, piece, radiometry, constant)
-                _write_tile(piece, gathered, unseen, radiometry, plan.usable, layers, question)
+                other_bands = _OtherBands(source, piece, radiometry, constant)
+                _write_tile(piece, gathered, other_bands, radiometry, plan.usable, layers, question)
             except (MemoryError, RuntimeError) as error:
                 if not out_of_memory(error):
                     raise
@@ -106,43 +105,50 @@ def gather(
     span: Span,
     radiometry: Radiometry,
     usable: Sequence[int],
-    around: int | None = None,
+    degradation_margin: int | None = None,
 ) -> tuple[Evidence, NDArray[np.bool_]]:
-    """What is known of some bands of a tile, and where on the fine grid there is data.
+    """What is known about some bands of a tile, and where on the fine grid there is data.
 
-    `around`: the reach of the degradation where it matters what the mean leaves unexplained, else None.
+    `degradation_margin` is None if no map needs what the degraded mean leaves unexplained.
     """
-    seen = [usable[i] for i in span.padded]  # of the file's bands
-    unit, there = radiometry.prepare(source.read(tile.padded, seen), seen)
+    bands = [usable[i] for i in span.padded]  # as the file counts them
+    unit, there = radiometry.prepare(source.read(tile.padded, bands), bands)
     unit = filled_from_edges(unit, there, FILL_DEPTH)
     rows, columns = tile.core.relative_to(tile.padded).slices
-    fine = repeated(there[span.crop, rows, columns], tile.scale)
+    fine_there = repeated(there[span.crop, rows, columns], tile.scale)
     low = unit[span.crop, rows, columns]
-    wide = tile.core.grown(around or 0, within=tile.padded)
+    wide = tile.core.grown(degradation_margin or 0, within=tile.padded)
     inner = tile.core.relative_to(wide)
-    unexplained = None if around is None else np.zeros_like(low)
-    if fine.any():
+    unexplained = None if degradation_margin is None else np.zeros_like(low)
+    if fine_there.any():
         samples = posterior.samples(unit, span.crop, wide.relative_to(tile.padded).scaled(tile.scale))
-        if around is not None:
-            again = posterior.degradation(torch.from_numpy(mean(samples))).numpy()
-            unexplained = low - again[:, *inner.slices]
+        if degradation_margin is not None:
+            degraded = posterior.degradation(torch.from_numpy(mean(samples))).numpy()
+            unexplained = low - degraded[:, *inner.slices]
         samples = samples[:, :, *inner.scaled(tile.scale).slices]
-    else:  # nothing to see: spare the network
-        samples = np.zeros((len(posterior), *fine.shape), np.float32)
-    near = tile.core.grown(1, within=tile.padded)  # an enlarged pixel looks at its neighbours
-    rough = roughness(unit[span.crop])[:, *near.relative_to(tile.padded).slices]
-    detail = enlarged(rough, tile.scale)[:, *tile.core.relative_to(near).scaled(tile.scale).slices]
-    return Evidence(samples, low, detail, tile.scale, unexplained, radiometry.units(seen[span.crop])), fine
+    else:  # no data: spare the network
+        samples = np.zeros((len(posterior), *fine_there.shape), np.float32)
+    near = tile.core.grown(1, within=tile.padded)  # to enlarge a pixel takes its neighbours
+    evidence = Evidence(
+        samples,
+        low,
+        rough=roughness(unit[span.crop])[:, *near.relative_to(tile.padded).slices],
+        scale=tile.scale,
+        unexplained=unexplained,
+        gain=radiometry.units(bands[span.crop]),
+        inner=tile.core.relative_to(near).scaled(tile.scale).slices,
+    )
+    return evidence, fine_there
 
 
 @dataclass(frozen=True)
-class _Unseen:
-    """What a tile shows of bands that the network did not see."""
+class _OtherBands:
+    """The bands of a tile that the network does not see."""
 
     source: Cube
     tile: Tile
     radiometry: Radiometry
-    constant: Sequence[int]  # bands that hold one number throughout
+    constant: Sequence[int]  # bands with the same value everywhere
 
     @cached_property
     def pixels(self) -> dict[int, NDArray[Any]]:
@@ -150,7 +156,7 @@ class _Unseen:
         return dict(zip(self.constant, self.source.read(self.tile.core, self.constant)[:, None], strict=True))
 
     def __call__(self, band: int, layer: Layer) -> NDArray[Any]:
-        """The number of a constant band and no doubt about it; nodata for any other band."""
+        """A constant band as a layer shows it, its value without uncertainty; nodata for any other band."""
         assert layer.cube is not None
         meta = layer.cube.meta
         own = replace(self.radiometry, nodata=meta.nodata)
@@ -167,7 +173,7 @@ class _Unseen:
 def _write_tile(
     tile: Tile,
     gathered: Iterable[tuple[Span, Evidence, NDArray[np.bool_]]],
-    unseen: Callable[[int, Layer], NDArray[Any]],
+    other_bands: _OtherBands,
     radiometry: Radiometry,
     usable: Sequence[int],
     layers: Sequence[Layer],
@@ -183,9 +189,9 @@ def _write_tile(
             if layer.merged is not None:
                 sums[i] = layer.summary.merging.addends(evidence, values, there) + sums.get(i, 0)
             if layer.cube is not None:
-                _write_owned(layer, tile.target, span, dict(zip(bands, values, strict=True)), unseen)
+                _write_owned(layer, tile.target, span, dict(zip(bands, values, strict=True)), other_bands)
             del values
-        del evidence, there  # or they stay while the network works on the next bands
+        del evidence, there  # free them before the network works on the next bands
     for i, layer in enumerate(layers):
         if layer.merged is not None:
             layer.merged.write(tile.target, layer.summary.merging.finish(sums[i], counts)[None])
@@ -196,9 +202,9 @@ def _write_owned(
     target: Window,
     span: Span,
     values: Mapping[int, NDArray[Any]],
-    unseen: Callable[[int, Layer], NDArray[Any]],
+    other_bands: _OtherBands,
 ) -> None:
-    """Write the bands that a span owns, those with values and those between, as many at once as have values."""
+    """Write the bands that a span owns, computed or not, in runs of as many as were computed."""
     assert layer.cube is not None
     meta = layer.cube.meta
     own = range(*span.owned.indices(meta.bands))
@@ -206,7 +212,7 @@ def _write_owned(
         some = own[start : start + len(values)]
         out = np.empty((len(some), target.rows, target.columns), meta.dtype)
         for plane, band in zip(out, some, strict=True):
-            plane[:] = values[band] if band in values else unseen(band, layer)
+            plane[:] = values[band] if band in values else other_bands(band, layer)
         layer.cube.write(target, out, slice(some.start, some.stop))
 
 
@@ -222,7 +228,7 @@ def _in_file_numbers(
     values = evidence.mean if summary.compute is None else summary.compute(evidence, question)
     if summary.unit == "value" and layer.cube is not None:
         meta = layer.cube.meta
-        # What stands for nothing is the output's own affair: a map has NaN where its scene has a number.
+        # Each output has its own nodata value: maps use NaN, where their scene may use a number.
         own = replace(radiometry, nodata=meta.nodata)
         return own.finish(values, there, meta.dtype.newbyteorder("="), bands)
     if summary.unit == "spread":
@@ -231,7 +237,7 @@ def _in_file_numbers(
 
 
 def _smaller(tile: Tile, posterior: Posterior, plan: Plan, say: Callable[[str], None]) -> list[Tile]:
-    """What to try where `tile` did not fit into memory: fewer sub-networks at once, then half of the tile."""
+    """What to try after `tile` ran out of memory: fewer sub-networks at once, then its halves."""
     if posterior.at_once > 1:
         posterior.at_once //= 2
         say(f"Out of memory: continuing with {posterior.at_once} samples at once.")

@@ -30,9 +30,9 @@ class Posterior:
     """A model and its N draws, made once from a seed: the same N sub-networks for every tile of every scene.
 
     With the ensemble "flips", sample n moreover sees the scene under symmetry n mod 8 of a square, undone
-    afterwards: as many passes, and even a network without chance gives up to 8 different samples. No sample is
-    made twice: without chance there are only as many as it takes until a flip and a member of an ensemble meet
-    again. A calibrated model is used as it was calibrated if nothing else is asked for, any other with "masks".
+    afterwards: the same number of passes, and even a deterministic network gives up to 8 different samples. No
+    sample is computed twice: deterministic networks give fewer than N if symmetries and members of an ensemble
+    repeat before. Without `ensemble`, a calibrated model is used as it was calibrated, any other with "masks".
     """
 
     def __init__(self, model: Model, samples: int, seed: int = 0, ensemble: str | None = None) -> None:
@@ -55,24 +55,24 @@ class Posterior:
         with torch.no_grad():
             # Made one after another on the CPU: N = 20 begins with the draws of N = 10, on any device.
             self.draw = self.network.draw(torch.Generator().manual_seed(self.seed), count).to(self.device)
-        self.at_once = 1  # sub-networks
+        self.at_once = 1  # sub-networks computed together
 
     def __len__(self) -> int:
         return len(self.draw)
 
     @property
     def degradation(self) -> Degradation:
-        """What the model was made to undo, its noise left out."""
+        """The degradation that the model was trained to undo, without its noise."""
         return replace(self.model.spec.learned(), noise=0.0)
 
     def refuse_other_bands(self, count: int) -> None:
-        """Stop where the network takes another number of bands than a cube has."""
+        """Stop if the network takes another number of bands than `count`."""
         if self.network.bands not in (None, count):
             met = f"but the cube has {count} usable ones"
             raise ModelError(f"{self.model.name}: made for {self.network.bands} bands, {met}.")
 
     def samples(self, low: Map, bands: slice, crop: Window) -> Samples:
-        """What each sub-network makes of `low`, cut to `bands` and `crop`: (samples, bands, rows, columns)."""
+        """The output of each sub-network for `low`, cut to `bands` and `crop`: (samples, bands, rows, columns)."""
         rows, columns = crop.slices
         depth = len(range(len(low))[bands])
         out = np.empty((len(self), depth, crop.rows, crop.columns), np.float32)
@@ -88,7 +88,7 @@ class Posterior:
         return out
 
     def seconds_per_voxel(self, low: NDArray[np.float32]) -> float:
-        """About how long one sub-network takes for a voxel of `low`."""
+        """The time that one sub-network takes per voxel of `low`, measured."""
         alone = Posterior(self.model, 1, self.seed, "masks")
         scale, (bands, rows, columns) = self.network.scale, low.shape
         whole = slice(0, bands), Window(0, 0, rows * scale, columns * scale)
@@ -98,7 +98,7 @@ class Posterior:
         return (time.perf_counter() - started) / low.size
 
     def bytes_for(self, plan: Plan, at_once: int = 1) -> int:
-        """About how much memory the largest piece of a plan takes, with its samples and their maps."""
+        """An estimate of the memory for the largest piece of a plan, its samples and their maps."""
         results = 4 * self.network.scale**2 * (len(self) + 8)
         return plan.largest * self.network.bytes_per_voxel * at_once + plan.largest_core * results
 
@@ -113,37 +113,37 @@ class Posterior:
         whole_spectra: bool = False,
         surroundings: Window | None = None,
     ) -> Plan:
-        """How a scene is cut so that every piece fits into `memory`, or into half of what is free.
+        """How a scene is cut so that every piece fits into `memory` (default: half of what is free).
 
-        `whole_spectra`: all bands of a pixel are computed at once; `surroundings`: what else there is to see.
+        `whole_spectra`: compute all bands of a pixel at once; `surroundings`: where margins may reach.
         """
         network = self.network
         band_halo = None if whole_spectra else network.band_halo
-        room = memory or usable_memory(self.device)
-        return plan_tiles(scene, network.scale, usable, halo, band_halo, room, self.bytes_for, tile, surroundings)
+        limit = memory or usable_memory(self.device)
+        return plan_tiles(scene, network.scale, usable, halo, band_halo, limit, self.bytes_for, tile, surroundings)
 
     def settle(self, plan: Plan) -> None:
-        """Let a GPU run as many sub-networks at once as fit; a CPU is fastest with one at a time."""
+        """Choose how many sub-networks a GPU computes at once: as many as fit; a CPU is fastest with one."""
         if self.device.type == "cpu":
             return
-        counts = range(1, -(-len(self) // self.views) + 1)  # those that see the scene from one side
+        counts = range(1, -(-len(self) // self.views) + 1)  # samples per symmetry
         self.at_once = max((n for n in counts if self.bytes_for(plan, n) <= plan.memory), default=1)
 
 
 def require_posterior(posterior: object) -> None:
-    """Stop where something else was given in the place of a posterior, such as a model."""
+    """Stop if something else, such as a model, was given as a posterior."""
     if not isinstance(posterior, Posterior):
         met = f"Expected a Posterior, not a {type(posterior).__name__}"
         raise UsageError(f"{met}. Pass Posterior(model, N) for N samples.")
 
 
 def _turned(image: Tensor, symmetry: int) -> Tensor:
-    """(..., rows, columns) under one of the symmetries of a square: quarter turns, from 4 on mirrored first."""
+    """(..., rows, columns) under a symmetry of a square: 0 to 3 quarter turns; 4 to 7, mirrored before."""
     mirrored = image.flip(-1) if symmetry >= 4 else image
     return mirrored.rot90(symmetry % 4, (-2, -1))
 
 
 def _turned_back(image: Tensor, symmetry: int) -> Tensor:
-    """What `_turned` began with."""
+    """The inverse of `_turned`."""
     back = image.rot90(-(symmetry % 4), (-2, -1))
     return back.flip(-1) if symmetry >= 4 else back

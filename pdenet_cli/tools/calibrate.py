@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pdenet_cli.calibration import KEY, LEVEL, Calibration, Errors, refuse_hopeless, unseen
+from pdenet_cli.calibration import KEY, LEVEL, Calibration, Errors, leave_one_out_coverage, refuse_hopeless
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, UsageError, failure
 from pdenet_cli.evaluation.trial import coarse, run, scratch
@@ -156,7 +156,7 @@ def _facts(
 ) -> Iterator[dict[str, Any]]:
     """How each scene fares: by the factors, and by those that the other scenes alone would give."""
     errors = [own for _, own in known]
-    by_others = unseen(errors, level) if len(errors) > 1 else [None]
+    by_others = leave_one_out_coverage(errors, level) if len(errors) > 1 else [None]
     for (fact, own), expected in zip(known, by_others, strict=True):
         yield fact | {"coverage": own.coverage(factors), "unseen": expected, "width": own.width(factors)}
 

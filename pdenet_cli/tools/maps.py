@@ -99,7 +99,7 @@ class Maps:
         between = float(np.mean(1 / np.abs(radiometry.gain)))  # 0 and 1, in the file's numbers
         levels = LEVELS | {"spread": tuple(float(f"{part * between:.1g}") for part in OF_RANGE)}
         shown = {
-            s.name: (s.answer(self.question), s.unit, strips(cubes[f"{s.name}_merged"]))
+            s.name: (s.describe(self.question), s.unit, strips(cubes[f"{s.name}_merged"]))
             for s in self.summaries
             if s.unit != "value"
         }
@@ -148,7 +148,7 @@ class Maps:
     def _meta(self, fine: CubeMeta, summary: Summary, merged: bool) -> CubeMeta:
         """On the same ground, float32, NaN where there is nothing."""
         numbers = summary.unit in ("value", "spread")
-        says = summary.answer(self.question)
+        says = summary.describe(self.question)
         foreign = OF_THE_SCENE if numbers else OF_THE_SCENE + OF_ITS_NUMBERS
         own = {"description": f"{summary.name}: {says}"} | ({} if numbers else {"units": UNITS[summary.unit]})
         meta = replace(
