@@ -56,9 +56,8 @@ def new_network(name: str, config: str | None, scale: int, seed: int, start: flo
         torch.manual_seed(seed)
         network = build_network(name, values)
     with torch.no_grad():
-        for parameter, weight in network.named_parameters():
-            if parameter.endswith(".tail"):  # small corrections at first: a run starts near bicubic
-                weight.mul_(start)
+        for tail in network.tails():  # small corrections at first: a run starts near bicubic
+            tail.mul_(start)
     return network
 
 
@@ -96,10 +95,6 @@ def name_of(network: Network) -> str:
     return next(name for name, kind in NETWORKS.items() if type(network) is kind)
 
 
-def _chances(network: Network) -> list[Tensor]:
-    return [p for name, p in network.named_parameters() if name.endswith(".chance")]
-
-
 class Trainer:
     """A network on its way: `advance` makes a step, `state` and `restore` carry it over a pause."""
 
@@ -125,7 +120,7 @@ class Trainer:
         self.network = network.to(device).train()
         # The running mean of the weights, which is what is worth keeping.
         self.product = copy.deepcopy(self.network).requires_grad_(False)
-        self.chances = _chances(network)
+        self.chances = network.chances()
         # On a CPU, features then stay in the cache and masks in the weights.
         self.one_by_one = device.type == "cpu"
         self.half = PRECISIONS[precision]
@@ -180,7 +175,7 @@ class Trainer:
         self.masked = masked
         if now.temperature == 0:
             # Masks are at their mode from here on: the running mean must have chosen the same ones.
-            for mean, chance in zip(_chances(self.product), self.chances, strict=True):
+            for mean, chance in zip(self.product.chances(), self.chances, strict=True):
                 mean.copy_(chance.detach())
 
     def _gradients(self, now: Moment) -> Tensor:
