@@ -673,7 +673,7 @@ def test_nothing_is_held_open_where_open_files_cannot_be_removed(scene, models, 
 
     monkeypatch.setattr(Path, "open", noted)
     lock = tmp_path / ".lock"
-    with output.held(lock):
+    with output.locked(lock):
         assert not opened
         lock.write_text("")
     assert not lock.exists()
@@ -702,8 +702,8 @@ def test_a_lock_that_was_taken_away_after_it_was_opened_is_none(tmp_path, monkey
         really(file, how)
 
     monkeypatch.setattr(output.fcntl, "flock", late)
-    with output.held(lock):
+    with output.locked(lock):
         assert lock.exists()
-        with pytest.raises(OutputError, match="another run"), output.held(lock):
+        with pytest.raises(OutputError, match="another run"), output.locked(lock):
             pass
     assert not lock.exists()
