@@ -2,24 +2,29 @@
 
 The map of the house; imports only go down, and rooms of one storey leave each other alone (a test reads this):
 
-    14 cli/             Typer: parse, call one tool, print; main() turns PdenetError into a line and an exit code
-    13 tools/           the verbs on paths: paths in, a report out
-    12 pages/           results as pages and plots for people
-    11 evaluation/      systems on degraded truths: estimates, scores, uncertainty, pictures
-    10 inference.py     Posterior and the one loop super_resolve
+    16 cli/             Typer: parse, call one tool, print; main() turns PdenetError into a line and an exit code
+    15 tools/           the verbs on paths: paths in, a report out
+    14 pages/           results as pages and plots for people
+    13 evaluation/      systems on degraded truths: estimates, scores, uncertainty, pictures
+    12 inference.py     the one loop super_resolve: tiles in, maps out
        training/        patches, recipes, the training loop and its checkpoints
-     9 calibration.py   from the spread of samples to intervals that hold
-     8 models.py        weights files that describe themselves
-     7 networks/        torch; the NETWORKS table
+    11 posterior.py     Posterior: a model and its draws
+    10 calibration.py   from the spread of samples to intervals that hold
+     9 models.py        weights files that describe themselves
+     8 networks/        torch; the NETWORKS table
        formats/         the FORMATS table, open_cube, create_cube
        tiling.py  summaries.py  metrics.py  picture.py  risk_control.py  report.py
-     6 degradation.py   how a coarser sensor would have seen a scene
+     7 degradation.py   how a coarser sensor would have seen a scene
+       score_sums.py    sums of a window that scores are computed from
        reading.py       a scene looked over: survey, the bands for a network, radiometry
-     5 radiometry.py    between the file's numbers and the network's 0..1
-     4 survey.py        what the numbers of a scene are like
+     6 radiometry.py    between the file's numbers and the network's 0..1
+     5 survey.py        what the numbers of a scene are like
+     4 holes.py         pixels without data: where they are, what the network sees there
      3 cube.py          Window, CubeMeta, Cube
      2 georeference.py  where pixels lie on the ground
        bands.py         which bands are wanted, by number or by wavelength
+       dtypes.py        which numbers a NumPy type can hold
+       memory.py        how much memory a run may use
      1 errors.py        PdenetError and its children, each with its exit code
 """
 
@@ -33,8 +38,8 @@ from pdenet_cli.errors import PdenetError
 if TYPE_CHECKING:
     from pdenet_cli.cube import Cube, CubeMeta, Window
     from pdenet_cli.formats import create_cube, open_cube
-    from pdenet_cli.inference import Posterior
     from pdenet_cli.models import load_model
+    from pdenet_cli.posterior import Posterior
     from pdenet_cli.radiometry import Radiometry
     from pdenet_cli.summaries import Question
     from pdenet_cli.survey import Survey
@@ -65,7 +70,7 @@ _LATER = {
     "Cube": "pdenet_cli.cube",
     "CubeMeta": "pdenet_cli.cube",
     "Job": "pdenet_cli.tools.sharpen",
-    "Posterior": "pdenet_cli.inference",
+    "Posterior": "pdenet_cli.posterior",
     "Question": "pdenet_cli.summaries",
     "Radiometry": "pdenet_cli.radiometry",
     "Settings": "pdenet_cli.tools.sharpen",

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.bands import BandChoice, band_numbers, runs
+from pdenet_cli.dtypes import can_hold_all
 from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
 from pdenet_cli.georeference import PIXEL_WORDS, Georeference, upscaled_words
 
@@ -30,19 +31,18 @@ NANOMETRES = {
     1e7: "centimet(er|re)s?|cm",
     1e9: "met(er|re)s?|m",
 }
-"""How many nanometres there are in one, and how files call it."""
+"""Units of wavelength: their length in nanometres, and a pattern of the names that files use."""
 
-READ_AT_ONCE = 1 << 24
-"""So many numbers are read in one go, with bands between them that nobody wants: files are quicker at that."""
+READ_AT_ONCE = 1 << 24  # values read in one go, with unwanted bands between: faster than many small reads
 
-# Neither 1/cm nor cm-1 is a length.
+# 1/cm and cm-1 are wavenumbers, not lengths.
 WAVELENGTH_UNIT = rf"(?<![\w/])({'|'.join(NANOMETRES.values())})(?!\w)(?!\W*[-−⁻]\s*[1¹])"
 
 
 def nanometres(wavelengths: Sequence[float], units: str | None) -> float | None:
-    """How many nanometres the unit of some wavelengths is; None if it is none of length.
+    """The length of a wavelength unit in nanometres; None if it is not a length.
 
-    Where it is not said, numbers below 100 are taken for micrometres, below 0.001 for metres.
+    Without a unit, numbers below 0.001 are taken for metres and below 100 for micrometres.
     """
     unit = (units or "unknown").strip().lower()
     if unit in ("", "unknown"):
@@ -96,7 +96,7 @@ class Window:
 
 @dataclass(frozen=True)
 class CubeMeta:
-    """All that a file says of its cube besides the pixels.
+    """All that a file says about its cube besides the pixels.
 
     Per-band lists are as long as there are bands, or None. Physical value = gain · number + offset.
     """
@@ -117,13 +117,13 @@ class CubeMeta:
     gains: tuple[float, ...] | None = None
     offsets: tuple[float, ...] | None = None
     georeference: Georeference = Georeference()
-    dimensions: tuple[str, str, str] | None = None  # what a file calls bands, rows and columns, if not as usual
+    dimensions: tuple[str, str, str] | None = None  # names of bands, rows and columns, if unusual
     variable: str | None = None  # the dataset or variable that holds the pixels, where a file has several
     extra: Mapping[str, Any] = field(default_factory=dict)  # the rest of the header, by the file's own names
-    notes: tuple[str, ...] = ()  # what was doubted or left out on reading
+    notes: tuple[str, ...] = ()  # for the user: what was guessed or ignored on reading
 
     PER_BAND = ("wavelengths", "fwhm", "good_bands", "band_names", "gains", "offsets")
-    # ENVI's lists of a length of their own, which may happen to be the number of bands.
+    # ENVI's lists whose length may equal the number of bands by chance.
     NOT_PER_BAND = ("description", "z plot", "class ", "projection info", *PIXEL_WORDS)
 
     def __post_init__(self) -> None:
@@ -151,18 +151,18 @@ class CubeMeta:
 
     @property
     def wavelengths_nm(self) -> NDArray[np.float64] | None:
-        """Band centres in nanometres; None where the unit is none of length."""
+        """Band centres in nanometres; None where the unit is not a length."""
         if self.wavelengths is None:
             return None
         size = nanometres(self.wavelengths, self.wavelength_units)
         return None if size is None else np.asarray(self.wavelengths, np.float64) * size
 
     def noting(self, *notes: str) -> CubeMeta:
-        """The same with more to tell the user about how the file was read."""
+        """The same with more notes on how the file was read."""
         return replace(self, notes=(*self.notes, *notes))
 
     def upscaled(self, factor: int) -> CubeMeta:
-        """What the same scene says of itself on a grid `factor` times finer."""
+        """The metadata of the same scene on a grid `factor` times finer."""
         return replace(
             self,
             rows=self.rows * factor,
@@ -177,7 +177,7 @@ class CubeMeta:
         return band_numbers(bands, self.bands, None if waves is None else waves.tolist())
 
     def with_bands(self, chosen: BandChoice) -> CubeMeta:
-        """What remains to say when only the `chosen` bands are kept."""
+        """The metadata of the `chosen` bands."""
         kept = self.chosen(chosen)
         lists: dict[str, Any] = {
             name: tuple(values[i] for i in kept)
@@ -190,7 +190,7 @@ class CubeMeta:
         return replace(self, bands=len(kept), default_bands=defaults if complete else None, extra=extra, **lists)
 
     def _of_bands(self, name: str, value: Any, kept: Sequence[int]) -> Any:
-        """What a field of `extra` says of the `kept` bands, if it is a list with an item for each band."""
+        """A field of `extra` for the `kept` bands: cut if it is a list with an item for each band."""
         if name.lower().replace("_", " ").startswith(self.NOT_PER_BAND):
             return value
         if isinstance(value, (list, tuple)):
@@ -204,7 +204,8 @@ class CubeMeta:
 class Sliceable(Protocol):
     """An array in memory, on disk or in chunks: a shape, and three slices read or write a part.
 
-    One in chunks may have their sizes as `block`; one that skips what is between every n-th, `strided`.
+    An array in chunks has their size as `block`. One with `strided` true reads every n-th row without the rows
+    between.
     """
 
     @property
@@ -226,16 +227,17 @@ class Cube:
         beside: tuple[Path, ...] = (),
     ) -> None:
         self.path, self.meta, self.array, self.axes, self.close = path, meta, array, axes, close
-        self.own_files, self.beside = files or (path,), beside  # of which others may share those beside it
-        self.files = (*self.own_files, *beside)  # all that it is made of
-        self.writable = True  # not so a scene that was opened: it is never changed
+        self.own_files = files or (path,)
+        self.beside = beside  # sidecar files, which other scenes may share
+        self.files = (*self.own_files, *beside)
+        self.writable = True  # open_cube sets False: inputs are never changed
         assert tuple(array.shape) == meta.shape(axes), (array.shape, axes, meta)
 
     @property
     def block(self) -> tuple[int, int, int]:
-        """Bands, rows and columns that the file keeps as one: to read a part of it takes as long as all of it.
+        """Bands, rows and columns of the blocks that the file is stored in, such as TIFF tiles or HDF5 chunks.
 
-        A row of all bands where the file has no such blocks.
+        Reading a part of a block takes as long as all of it. One row of all bands where there are no blocks.
         """
         sizes = getattr(self.array, "block", None)
         if sizes is None:
@@ -250,19 +252,21 @@ class Cube:
         if not isinstance(bands, slice):
             if any(not 0 <= band < self.meta.bands for band in bands):
                 raise UsageError(f"{self.path}: bands {list(bands)}: it has only 0 to {self.meta.bands - 1}.")
-            first = min(bands, default=0)  # one run of the file, whatever is wanted of it
-            run = slice(first, max(bands, default=0) + 1)
-            return self.read(window, run)[[band - first for band in bands]]
+            first = min(bands, default=0)
+            run = self.read(window, slice(first, max(bands, default=0) + 1))  # one contiguous run, then pick
+            wanted = [band - first for band in bands]
+            return run if wanted == list(range(len(run))) else run[wanted]
         return self._read(self._key(window, bands))
 
     def thinned(self, step: int, window: Window | None = None, bands: slice = slice(None)) -> Pixels:
-        """Every `step`-th row and column of `window`, from its first; where the file allows, no more is read."""
+        """Every `step`-th row and column of `window`, from its first; if the format allows, no others are read."""
         window = self.meta.window if window is None else window
         if getattr(self.array, "strided", False):
             every = dict(b=1, r=step, c=step)
             key = zip(self._key(window, bands), self.axes, strict=True)
             return self._read(tuple(slice(s.start, s.stop, (s.step or 1) * every[axis]) for s, axis in key))
-        if getattr(self.array, "block", None) is not None and step > self.block[1]:  # some blocks have no such row
+        # Row by row where this skips whole blocks.
+        if getattr(self.array, "block", None) is not None and step > self.block[1]:
             rows = (replace(window, row=row, rows=1) for row in range(window.row, window.bottom, step))
             return np.concatenate([self.read(row, bands)[..., ::step] for row in rows], axis=1)
         return self.read(window, bands)[:, ::step, ::step]
@@ -278,20 +282,20 @@ class Cube:
         return np.ascontiguousarray(pixels, dtype=self.meta.dtype.newbyteorder("="))
 
     def write(self, window: Window, pixels: Pixels, bands: slice = slice(None)) -> None:
-        """Put (bands, rows, columns) `pixels`, already file numbers, where `window` is."""
+        """Write `pixels`, file numbers as (bands, rows, columns), to `window`."""
         if not self.writable:
             raise OutputError(f"{self.path}: a scene is never changed. Write a new cube with create_cube.")
         key, wanted = self._key(window, bands), (len(range(self.meta.bands)[bands]), window.rows, window.columns)
         if pixels.shape != wanted:
             raise UsageError(f"{self.path}: pixels of shape {pixels.shape} for a window of shape {wanted}.")
-        if not _held(pixels, self.meta.dtype):
+        if not can_hold_all(self.meta.dtype, pixels):
             met = f"{pixels.dtype.name} pixels do not fit into {self.meta.dtype.name} values"
             raise UsageError(f"{self.path}: {met}. Round and clip them first, and convert them with astype.")
         array: Any = self.array
         array[key] = pixels.transpose(["brc".index(axis) for axis in self.axes])
 
     def _key(self, window: Window | None, bands: slice) -> tuple[slice, ...]:
-        """Where the pixels are in the array; UsageError if the window is not in the scene."""
+        """The slices of the array, in its own order of axes; UsageError if the window is not in the scene."""
         window = self.meta.window if window is None else window
         if window != window.grown(0, within=self.meta.window) or min(window.rows, window.columns) < 0:
             size = f"{self.meta.rows} x {self.meta.columns}"
@@ -319,22 +323,9 @@ class Cube:
         self.close()
 
 
-def _held(pixels: Pixels, dtype: np.dtype[Any]) -> bool:
-    """Whether numbers stay what they are in `dtype`, but for the precision of a float; NumPy would wrap them."""
-    if not pixels.size or np.can_cast(pixels.dtype, dtype):
-        return True
-    if pixels.dtype.kind in "ui" and dtype.kind in "ui":
-        whole = np.iinfo(dtype)
-        return int(pixels.min()) >= whole.min and int(pixels.max()) <= whole.max
-    if pixels.dtype.kind == "f" and dtype.kind == "f":
-        known = pixels[np.isfinite(pixels)]
-        return not known.size or float(np.abs(known).max()) <= float(np.finfo(dtype).max)
-    return np.can_cast(pixels.dtype, dtype, "same_kind")
-
-
 @dataclass(frozen=True)
 class _SomeBands:
-    """Some bands of another array."""
+    """A view of some bands of another array."""
 
     array: Sliceable
     axis: int

@@ -1,4 +1,4 @@
-"""How a sensor with larger pixels would have seen the scene: blur, decimation, noise."""
+"""How a sensor with larger pixels would see a scene: blur, decimation, noise; and enlarging it again."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +16,7 @@ def bicubic_down(cube: Tensor, scale: int) -> Tensor:
     """MATLAB's imresize(cube, 1/scale): (..., scale·h, scale·w) -> (..., h, w)."""
     rows, cols = cube.shape[-2:]
     h, w = _low_size(cube, scale)
-    # torch is MATLAB inside the image (antialias=True means a = -0.5) but cuts its kernel at the border.
+    # Inside the image torch agrees with MATLAB (antialias=True means a = -0.5); at the border it cuts its kernel.
     padded = symmetric_pad(cube.reshape(1, -1, rows, cols), 2 * scale)
     low = F.interpolate(padded, (h + 4, w + 4), mode="bicubic", antialias=True, align_corners=False)
     return low[..., 2:-2, 2:-2].reshape(*cube.shape[:-2], h, w)
@@ -28,33 +28,35 @@ def bicubic_up(cube: Tensor, scale: int) -> Tensor:
 
 
 def cubic_up(padded: Tensor, scale: int, a: float) -> Tensor:
-    """A cube enlarged by the cubic with slope `a`, of whose pixels the outer two are only looked at."""
+    """A cube enlarged by cubic convolution with parameter `a`; its outer two pixels are a margin, not enlarged."""
     x = _distances(scale, 2)
     near, far = (a + 2) * x**3 - (a + 3) * x**2 + 1, a * (x**3 - 5 * x**2 + 8 * x - 4)
     return _enlarged(padded, torch.where(x <= 1, near, torch.where(x < 2, far, 0)))
 
 
 def smooth_up(padded: Tensor, scale: int, reach: int) -> Tensor:
-    """The mean around each pixel, `reach` to each side, with straight lines between those means.
+    """The mean of the pixels up to `reach` away, at every old pixel, enlarged by linear interpolation.
 
-    Of the given pixels, the outer reach + 1 are only looked at.
+    The outer reach + 1 pixels are a margin, not enlarged.
     """
-    # A mean of triangles side by side: 1 in the middle, straight down to 0 at the ends.
+    # A box of 2·reach + 1 pixels convolved with the triangle of linear interpolation.
     triangles = (reach + 1 - _distances(scale, reach + 1)).clamp(0, 1)
     return _enlarged(padded, triangles / (2 * reach + 1))
 
 
 def _distances(scale: int, reach: int) -> Tensor:
-    """How far new pixels are from the old ones around them, in old pixels: (scale, 2·reach + 1 taps)."""
-    offset = (torch.arange(scale, dtype=torch.float64) + 0.5) / scale - 0.5  # of new pixels from the old centre
+    """Distances of new pixels from the old ones around them, in old pixels: (scale, 2·reach + 1 taps)."""
+    offset = (
+        torch.arange(scale, dtype=torch.float64) + 0.5
+    ) / scale - 0.5  # of new pixel centres from the old one
     return (offset[:, None] - torch.arange(-reach, reach + 1)).abs()
 
 
 def _enlarged(padded: Tensor, weights: Tensor) -> Tensor:
-    """A cube whose new pixels are made of old ones by weights (scale, taps), the outer ones only looked at.
+    """A cube enlarged by separable weights, (scale, taps); taps // 2 pixels on each side are a margin.
 
-    The same arithmetic at every pixel, so a tile gives what the whole gives; torch's own coordinates are
-    off by 1e-5 far from the origin unless the scale is a power of two.
+    The same arithmetic at every pixel, so a tile gives what the whole gives; the coordinates of torch's own
+    interpolation are off by 1e-5 far from the origin unless the scale is a power of two.
     """
     *leading, rows, cols = padded.shape
     scale, taps = weights.shape
@@ -67,7 +69,7 @@ def _enlarged(padded: Tensor, weights: Tensor) -> Tensor:
 
 
 def symmetric_pad(cube: Tensor, pad: int) -> Tensor:
-    """The cube with `pad` mirrored pixels on each side, the edge repeated, as often mirrored as it takes."""
+    """The cube with `pad` mirrored pixels on each side, edge pixels repeated; mirrored again where it is small."""
     rows, cols = (_mirrored(size, pad, cube.device) for size in cube.shape[-2:])
     return cube.index_select(-2, rows).index_select(-1, cols)
 
@@ -85,29 +87,29 @@ def _low_size(cube: Tensor, scale: int) -> tuple[int, int]:
 
 
 def gaussian_down(cube: Tensor, scale: int, fwhm: float) -> Tensor:
-    """A Gaussian PSF, `fwhm` low-resolution pixels wide, sampled at the centre of each low-resolution pixel."""
+    """Blurred by a Gaussian PSF of `fwhm` low-resolution pixels, sampled at the centres of those pixels."""
     sigma = _sigma(fwhm, scale)
     pad = ceil(4 * sigma)
-    return _weighted(cube, scale, _bell(torch.arange(-pad, scale + pad) - (scale - 1) / 2, sigma))
+    return _decimated(cube, scale, _gaussian(torch.arange(-pad, scale + pad) - (scale - 1) / 2, sigma))
 
 
 def area_down(cube: Tensor, scale: int, fwhm: float | None = None) -> Tensor:
-    """The mean of each low-resolution pixel's area, maybe behind a Gaussian lens, `fwhm` such pixels wide."""
+    """The mean over each low-resolution pixel, after a Gaussian blur of `fwhm` such pixels if given."""
     weights = torch.ones(scale, dtype=torch.float64)
     if fwhm is not None:
         sigma = _sigma(fwhm, scale)
         pad = ceil(4 * sigma)
-        bell = _bell(torch.arange(-pad, pad + 1), sigma)
-        weights = F.conv1d(bell.view(1, 1, -1), weights.view(1, 1, -1), padding=scale - 1).flatten()
-    return _weighted(cube, scale, weights)
+        blur = _gaussian(torch.arange(-pad, pad + 1), sigma)
+        weights = F.conv1d(blur.view(1, 1, -1), weights.view(1, 1, -1), padding=scale - 1).flatten()
+    return _decimated(cube, scale, weights)
 
 
-def _bell(places: Tensor, sigma: float) -> Tensor:
+def _gaussian(places: Tensor, sigma: float) -> Tensor:
     return torch.exp(-0.5 * (places.double() / sigma) ** 2)
 
 
-def _weighted(cube: Tensor, scale: int, weights: Tensor) -> Tensor:
-    """Each low-resolution pixel as the mean, by these weights, of the rows and columns around its centre."""
+def _decimated(cube: Tensor, scale: int, weights: Tensor) -> Tensor:
+    """Each low-resolution pixel as the mean around its centre, with these weights along rows and columns."""
     rows, cols = cube.shape[-2:]
     h, w = _low_size(cube, scale)
     weights = (weights / weights.sum()).to(cube)
@@ -118,7 +120,7 @@ def _weighted(cube: Tensor, scale: int, weights: Tensor) -> Tensor:
 
 
 def _sigma(fwhm: float, scale: int) -> float:
-    """Of a Gaussian PSF, in high-resolution pixels."""
+    """The standard deviation of a Gaussian PSF, in high-resolution pixels."""
     return fwhm * scale / (2 * sqrt(2 * log(2)))
 
 
@@ -128,7 +130,7 @@ class Degradation:
 
     scale: int
     kernel: Literal["bicubic", "gaussian", "area"] = "bicubic"
-    fwhm: float | None = None  # of the Gaussian, or of the lens before an area; in low-resolution pixels
+    fwhm: float | None = None  # of the Gaussian, or of the lens of an area; in low-resolution pixels
     noise: float = 0.0  # standard deviation, in units of the 0..1 range
 
     def __post_init__(self) -> None:
@@ -161,11 +163,11 @@ class Degradation:
         return low + self.noise * noise.to(low)
 
     def changed(self, kernel: str | None = None, fwhm: float | None = None, noise: float | None = None) -> Self:
-        """The same but for what is given; a fwhm without a kernel means a Gaussian, or the lens before an area."""
+        """The same but for what is given; a fwhm without a kernel means a Gaussian, or the lens of an area."""
         if kernel is None and fwhm is not None:
             kernel = "area" if self.kernel == "area" else "gaussian"
         changes: dict[str, Any] = {} if noise is None else {"noise": noise}
-        # Without a width, area is one without a lens; a Gaussian would be nothing, so it keeps its own.
+        # Without a width, area has no lens; a Gaussian needs one, so it keeps its own.
         if kernel is not None and (fwhm is not None or not kernel == self.kernel == "gaussian"):
             changes |= {"kernel": kernel, "fwhm": fwhm}
         return replace(self, **changes)
@@ -177,7 +179,7 @@ class Degradation:
 
     @property
     def reach(self) -> int:
-        """How many low-resolution pixels around its own a pixel is made from."""
+        """How many low-resolution pixels beyond its own area a pixel depends on, on each side."""
         if self.fwhm is not None:
             return ceil(ceil(4 * _sigma(self.fwhm, self.scale)) / self.scale)
         return 0 if self.kernel == "area" else 2
@@ -187,6 +189,6 @@ class Degradation:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave; what a later version added is left out."""
+        """The degradation that `to_dict` gave; fields of later versions are ignored."""
         known = ("scale", "kernel", "fwhm", "noise")
         return cls(**{name: fields[name] for name in known if name in fields})

@@ -1,4 +1,4 @@
-"""What can go wrong for a user: each kind of failure with its exit code."""
+"""The failures that a user can act on, each with its exit code."""
 
 
 class PdenetError(Exception):
@@ -8,7 +8,7 @@ class PdenetError(Exception):
 
 
 class TrainingError(PdenetError, ArithmeticError):
-    """Training went astray: the loss is no longer a number. The weights before that are kept."""
+    """The training loss is no longer a number; the weights from before that are kept."""
 
     exit_code = 1
 
@@ -38,7 +38,7 @@ class OutputError(PdenetError, OSError):
 
 
 class ResourceError(PdenetError, MemoryError):
-    """Memory or a device is not there or not enough."""
+    """Not enough memory, or a device that cannot be used."""
 
     exit_code = 6
 
@@ -50,16 +50,18 @@ class BatchError(PdenetError):
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, of the machine or of a device, and nobody has said so yet."""
-    # torch has a RuntimeError of its own for it, but not every device raises that one.
-    words = ("allocate memory", "out of memory", "not enough memory", "ALLOC_FAILED")
-    told = isinstance(error, RuntimeError) and any(text in str(error) for text in words)
-    kinds = {kind.__name__ for kind in type(error).__mro__} & {"MemoryError", "OutOfMemoryError"}
-    return not isinstance(error, PdenetError) and bool(told or kinds)
+    """Whether this is an out-of-memory error, of the machine or a device, that is not a PdenetError yet."""
+    if isinstance(error, PdenetError):
+        return False
+    # torch.OutOfMemoryError, by name so that torch is not imported here; not every device raises it.
+    if {kind.__name__ for kind in type(error).__mro__} & {"MemoryError", "OutOfMemoryError"}:
+        return True
+    phrases = ("allocate memory", "out of memory", "not enough memory", "ALLOC_FAILED")
+    return isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in phrases)
 
 
 def failure(error: Exception) -> PdenetError:
-    """Why one of several scenes failed, so that the others go on: of a bug, its kind and its text."""
+    """The error of one scene among several as a PdenetError; of a bug, its type and text in one line."""
     if isinstance(error, PdenetError):
         return error
     kind = ResourceError if out_of_memory(error) else PdenetError

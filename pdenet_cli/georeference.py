@@ -1,4 +1,4 @@
-"""Where a scene lies on the ground, in the one form that every format is turned into and out of."""
+"""Where a scene lies on the ground, in the one form that every format is converted to and from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Transform = tuple[float, float, float, float, float, float]
 
 @dataclass(frozen=True)
 class GroundPoint:
-    """A place in the picture, in pixels from its upper-left corner, and where that is on the ground."""
+    """A ground control point: pixels from the upper-left corner of the picture, and the place on the ground."""
 
     column: float
     row: float
@@ -42,21 +42,21 @@ class Georeference:
         x0, xc, xr, y0, yc, yr = self.transform
         return x0 + xc * column + xr * row, y0 + yc * column + yr * row
 
-    def strays(self, other: Georeference, columns: int, rows: int) -> float:
-        """How many of its own pixels another grid of this size lies away from it, at the corner where it is most.
+    def max_corner_offset(self, other: Georeference, columns: int, rows: int) -> float:
+        """The largest distance between the corners of this grid and of another one, in pixels of this one.
 
-        0 where one of them is on no ground, or this one's pixels have no size.
+        0 where one of them has no transform, or this one's pixels have no size.
         """
         if self.transform is None or other.transform is None:
             return 0.0
         _, xc, xr, _, yc, yr = self.transform
         area = xc * yr - xr * yc
-        most = 0.0
+        largest = 0.0
         for corner in ((0, 0), (columns, 0), (0, rows), (columns, rows)) if area else ():
             (x, y), (u, v) = self.ground(*corner), other.ground(*corner)
             across, down = ((u - x) * yr - (v - y) * xr) / area, ((v - y) * xc - (u - x) * yc) / area
-            most = max(most, abs(across), abs(down))
-        return most
+            largest = max(largest, abs(across), abs(down))
+        return largest
 
     def upscaled(self, factor: int) -> Georeference:
         """The same ground under a grid `factor` times finer."""
@@ -74,11 +74,11 @@ class Georeference:
 
 
 PIXEL_WORDS = ("geo points", "pixel size", "x start", "y start")
-"""ENVI's fields, beside its map info, that count in pixels."""
+"""ENVI's header fields, besides its map info, that are given in pixels."""
 
 
 def upscaled_words(words: Mapping[str, Any], factor: int) -> dict[str, Any]:
-    """A header's fields on a grid `factor` times finer; one that counts pixels in no known way is left out."""
+    """A header's fields on a grid `factor` times finer; one in pixels that cannot be parsed is left out."""
     finer = dict(words)
     for name in words.keys() & {*PIXEL_WORDS}:
         try:
@@ -91,7 +91,7 @@ def upscaled_words(words: Mapping[str, Any], factor: int) -> dict[str, Any]:
 def _upscaled_word(name: str, text: str, factor: int) -> str:
     items = [item.strip() for item in text.strip("{}").split(",")]
     for i, item in enumerate(items):
-        # Of a point, column and row come first, then its place on the ground; a size may end in units=...
+        # A point is column, row and its place on the ground; a size may end in units=...
         if "=" not in item and not (name == "geo points" and i % 4 > 1):
             number = float(item)  # ENVI counts pixel corners from 1
             items[i] = f"{number / factor if name == 'pixel size' else (number - 1) * factor + 1:.15g}"

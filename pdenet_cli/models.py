@@ -1,6 +1,6 @@
-"""Weights files that describe themselves: safetensors with the whole `ModelSpec` as JSON in the header.
+"""Weights files that describe themselves: safetensors with a `ModelSpec` as JSON in the header.
 
-torch is imported only where weights are: listing models reads headers and stays instant.
+torch is imported only where weights are read: listing models reads headers only and stays instant.
 """
 
 from __future__ import annotations
@@ -25,45 +25,45 @@ if TYPE_CHECKING:
     from pdenet_cli.degradation import Degradation
     from pdenet_cli.networks import Network
 
-KEY = "pdenet"  # of the spec among the header's metadata
+KEY = "pdenet"  # of the spec in the metadata of the safetensors header
 SUFFIX = ".safetensors"
 DEFAULT_SCALE = 4
 BICUBIC = "bicubic"  # a model without weights, for any scale
-TRAINING = "training."  # begins the names of tensors that only a resumed run needs
+TRAINING = "training."  # prefix of tensors that only a resumed training needs
 MAX_HEADER_BYTES = 16 << 20
-MAX_SIZE = 4096  # of any number in a configuration: a hostile header must not build a giant
+MAX_SIZE = 4096  # largest number in a configuration, so that a hostile header cannot build a huge network
 
 _PACKAGE = Path(__file__).parent
 FOLDERS = (_PACKAGE / "weights", _PACKAGE.parent / "weights")
-"""Where models with a name live: in the installed package, in the repository."""
+"""Where the shipped models are: in the installed package, or in the repository."""
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """All that a weights file says of itself besides the weights."""
+    """All that a weights file says about itself besides the weights."""
 
     network: str
     config: Mapping[str, Any]
     scale: int
-    degradation: Mapping[str, Any]  # how its low-resolution cubes were made
+    degradation: Mapping[str, Any]  # how its low-resolution training cubes were made
     version: str  # of pdenet
     data: tuple[Mapping[str, Any], ...] = ()  # name, sha256 of the numbers, shape, dtype of each cube
-    began_with: Mapping[str, Any] = field(default_factory=dict)  # what it started from, with its history
+    began_with: Mapping[str, Any] = field(default_factory=dict)  # history of the model of --init
     recipe: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     steps: int = 0
     minutes: float = 0.0
-    scores: Mapping[str, Any] = field(default_factory=dict)  # on held-out parts, with bicubic's
+    scores: Mapping[str, Any] = field(default_factory=dict)  # on held-out parts, beside those of bicubic
     licence: str = "not stated"
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The spec as JSON holds it."""
+        """The spec for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The spec that `to_dict` gave; what a later version added is left out."""
+        """The spec that `to_dict` gave; fields of later versions are ignored."""
         known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
         spec = cls(**known | {"data": tuple(known.get("data", ()))})
         for name, kind in _KINDS.items():
@@ -81,14 +81,13 @@ class ModelSpec:
         return spec
 
     def history(self) -> dict[str, Any]:
-        """How it was trained, and what it began with: for the models that begin with it."""
-        told = {
-            name: getattr(self, name) for name in ("scale", "recipe", "seed", "steps", "minutes", "began_with")
-        }
-        return told | {"data": [{key: fact.get(key) for key in ("name", "sha256", "shape")} for fact in self.data]}
+        """How it was trained, and from which model: what a model that starts from it records."""
+        names = ("scale", "recipe", "seed", "steps", "minutes", "began_with")
+        data = [{key: fact.get(key) for key in ("name", "sha256", "shape")} for fact in self.data]
+        return {name: getattr(self, name) for name in names} | {"data": data}
 
     def learned_from(self) -> Iterator[Mapping[str, Any]]:
-        """The cubes that it was trained on, and before it the models that it began with."""
+        """The cubes that it, and the models that it started from, were trained on."""
         yield from self.data
         began: Any = self.began_with
         while isinstance(began, dict) and began:
@@ -97,14 +96,14 @@ class ModelSpec:
             began = began.get("began_with")
 
     def learned(self) -> Degradation:
-        """How the coarse cubes were made that it has learned from."""
+        """The degradation of its training cubes."""
         from pdenet_cli.degradation import Degradation
 
         return Degradation.from_dict(self.degradation or {"scale": self.scale})
 
     @property
     def gain(self) -> float | None:
-        """How many dB it was better than bicubic on its held-out parts."""
+        """Its PSNR minus that of bicubic on held-out parts, in dB."""
         scores = self.scores
         return scores["psnr"] - scores["bicubic_psnr"] if "psnr" in scores else None
 
@@ -115,8 +114,8 @@ _KINDS: dict[str, Any] = (
     | dict.fromkeys(("config", "degradation", "began_with", "recipe", "scores", "extra"), dict)
     | {"minutes": int | float}
 )
-_SCORES = ("psnr", "bicubic_psnr", "draws")  # that scores have, if there are any
-_CUBE_SCORES = ("psnr", "bicubic_psnr", "sam", "bicubic_sam")  # that those of each cube have
+_SCORES = ("psnr", "bicubic_psnr", "draws")  # in `scores`, unless that is empty
+_CUBE_SCORES = ("psnr", "bicubic_psnr", "sam", "bicubic_sam")  # in `scores`, for each cube
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,7 +128,7 @@ class Model:
     sha256: str = ""  # of the file it came from
 
     def __repr__(self) -> str:
-        """A line: a notebook shows it, and the whole of a network is long."""
+        """One line, for notebooks: printing a whole network is long."""
         return f"Model({self.name}: {self.spec.network} x{self.scale}, {self.spec.steps:,} steps)"
 
     @property
@@ -139,7 +138,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Header:
-    """The first part of a weights file: the spec, and each tensor's shape."""
+    """The header of a weights file: the spec, and the shape of each tensor."""
 
     path: Path
     spec: ModelSpec
@@ -148,7 +147,7 @@ class Header:
 
 
 def available_models() -> dict[str, Path]:
-    """The models that have a name, and where each is."""
+    """The shipped models by name."""
     found = (path for folder in FOLDERS if folder.is_dir() for path in sorted(folder.glob(f"*{SUFFIX}")))
     models: dict[str, Path] = {}
     for path in found:
@@ -192,16 +191,16 @@ def choose_model(name_or_path: str | None, scale: int | None) -> Path:
 
 
 def _scales() -> Iterator[tuple[Path, int]]:
-    """The models that have a name and can be read, and what each is made for."""
+    """The shipped models that can be read, and the scale of each."""
     for path in available_models().values():
         try:
             yield path, read_header(path).spec.scale
-        except ModelError:  # `pdenet models` tells of it
+        except ModelError:  # `pdenet models` reports it
             continue
 
 
 def read_header(path: Path) -> Header:
-    """What a weights file says of itself, without its weights."""
+    """The header of a weights file, read without its weights."""
     size = path.stat().st_size
     try:
         with path.open("rb") as file:
@@ -215,19 +214,19 @@ def read_header(path: Path) -> Header:
         metadata = entries.pop("__metadata__", None) or {}
         shapes = {name: tuple(entry["shape"]) for name, entry in entries.items()}
         end = max((int(entry["data_offsets"][1]) for entry in entries.values()), default=0)
-        told = json.loads(metadata[KEY]) if KEY in metadata else None
+        spec = json.loads(metadata[KEY]) if KEY in metadata else None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         if isinstance(error, ModelError):
             raise
         raise ModelError(f"{path}: not a safetensors file (its header cannot be read).") from error
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror}).") from error
-    if told is None:
+    if spec is None:
         raise ModelError(f"{path}: a safetensors file, but not a pdenet model: it does not name its network.")
     if size != 8 + length + end:
         raise ModelError(f"{path}: {size:,} bytes, but its header says {8 + length + end:,}; copy it again.")
     try:
-        return Header(path, ModelSpec.from_dict(told), shapes, size)
+        return Header(path, ModelSpec.from_dict(spec), shapes, size)
     except (TypeError, AttributeError, KeyError, ValueError) as error:
         raise ModelError(f"{path}: its description is incomplete ({error}).") from error
 
@@ -246,7 +245,7 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def _usable(name: str) -> torch.device:
-    """The device of this name, tried out: one that is there may be too old, or another program's."""
+    """The device of this name, after a try: it may be too old, or taken by another program."""
     import torch
 
     try:
@@ -268,12 +267,12 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
     header = read_header(path)
     spec = header.spec
     sizes = {name: value for name, value in spec.config.items() if isinstance(value, int)}
-    blocks = math.prod(sizes.get(name, 1) for name in ("stages", "units", "members"))  # with weights of their own
+    blocks = math.prod(sizes.get(name, 1) for name in ("stages", "units", "members"))  # each with its own weights
     if any(size > MAX_SIZE for size in sizes.values()) or blocks > max(1, len(header.shapes)):
         raise ModelError(f"{path}: its configuration {dict(spec.config)} is not plausible.")
     try:
         degradation = spec.learned()
-        with torch.device("meta"):  # no memory yet: first see whether the weights fit
+        with torch.device("meta"):  # without memory, to compare shapes first
             empty = build_network(spec.network, spec.config).state_dict()
     except (PdenetError, TypeError, ValueError, RuntimeError) as error:
         raise ModelError(f"{path}: {' '.join(str(error).split())}") from error
@@ -297,7 +296,7 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
 
 
 def bicubic_model(scale: int, device: torch.device | str = "cpu") -> Model:
-    """MATLAB's bicubic as a model; it has no file."""
+    """MATLAB's bicubic as a model without a file."""
     from pdenet_cli import __version__
     from pdenet_cli.degradation import Degradation
     from pdenet_cli.networks import build_network
@@ -308,7 +307,7 @@ def bicubic_model(scale: int, device: torch.device | str = "cpu") -> Model:
 
 
 def open_model(name_or_path: str | None, scale: int | None, device: torch.device | str = "cpu") -> Model:
-    """The model that a user means, on `device`: that of `choose_model`, or bicubic."""
+    """The model that a user means, on `device`: bicubic, or that of `choose_model`."""
     if name_or_path == BICUBIC:
         return bicubic_model(scale or DEFAULT_SCALE, device)
     return load_model(choose_model(name_or_path, scale), device)
@@ -317,7 +316,7 @@ def open_model(name_or_path: str | None, scale: int | None, device: torch.device
 def save_model(
     path: Path, model: Model, training: Mapping[str, Tensor] | None = None, *, overwrite: bool = True
 ) -> None:
-    """Write a model, never half; `training` are more tensors that a resumed run wants back."""
+    """Write a model, completely or not at all; `training` are further tensors that a resumed training needs."""
     from safetensors.torch import save
 
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.network.state_dict().items()}
@@ -327,13 +326,13 @@ def save_model(
 
 
 def training_tensors(path: Path) -> dict[str, Tensor]:
-    """What `save_model` was given as `training`."""
+    """The tensors that `save_model` was given as `training`."""
     tensors = read_tensors(path)
     return {name.removeprefix(TRAINING): t for name, t in tensors.items() if name.startswith(TRAINING)}
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Every tensor of a weights file, by its name there."""
+    """All tensors of a weights file by name."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

@@ -1,4 +1,4 @@
-"""Pictures of cubes for people: which bands make red, green and blue, and how they are stretched."""
+"""Quick looks of cubes: which bands become red, green and blue, and how they are stretched."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import UsageError
-from pdenet_cli.survey import valid
+from pdenet_cli.holes import valid
 
-RGB_NM = (650.0, 550.0, 460.0)
+RGB_NM = (650.0, 550.0, 460.0)  # nanometres
 Picture = NDArray[np.uint8]  # (rows, columns, 3)
-NOTHING = (205, 205, 205)
-HATCH = (150, 150, 150)
+NODATA_GREY, HATCH_GREY = (205, 205, 205), (150, 150, 150)
 
 
 def rgb_bands(meta: CubeMeta) -> tuple[int, int, int]:
@@ -36,28 +35,28 @@ def rgb_bands(meta: CubeMeta) -> tuple[int, int, int]:
 
 
 def quicklook(cube: Cube, longest: int = 1024) -> Picture:
-    """An RGB picture of a cube, at most `longest` pixels a side, each colour stretched by itself."""
+    """An RGB picture of a cube, at most `longest` pixels a side, each channel stretched separately."""
     return np.stack([stretched(channel) for channel in _channels(cube, longest)], axis=-1)
 
 
 def map_quicklook(cube: Cube, longest: int = 1024) -> Picture:
-    """The same of a map, whose black means something: nothing is hatched grey, and a single band has colours."""
+    """The same of a map: nodata is hatched grey, as black is a value, and a single band is in colours."""
     channels = _channels(cube, longest)
-    nothing = np.isnan(np.stack(channels).sum(0))
+    missing = np.isnan(np.stack(channels).sum(0))
     if cube.meta.bands == 1:
-        return coloured(np.where(nothing, np.nan, stretched(channels[0])), 255)
-    return _hatched(np.stack([stretched(channel) for channel in channels], axis=-1), nothing)
+        return coloured(np.where(missing, np.nan, stretched(channels[0])), 255)
+    return _hatched(np.stack([stretched(channel) for channel in channels], axis=-1), missing)
 
 
 def _channels(cube: Cube, longest: int) -> list[NDArray[np.float64]]:
     step = thinning(cube.meta, longest)
     bands = rgb_bands(cube.meta)
-    seen = {band: thinned(cube, band, step) for band in set(bands)}  # a map has one for all three colours
-    return [seen[band] for band in bands]
+    read = {band: thinned(cube, band, step) for band in set(bands)}  # of a map, one band makes all three
+    return [read[band] for band in bands]
 
 
 def thinning(meta: CubeMeta, longest: int) -> int:
-    """Every how many-th pixel makes a picture of at most `longest` pixels a side."""
+    """The step between pixels of a picture of at most `longest` pixels a side."""
     return max(1, math.ceil(max(meta.rows, meta.columns) / longest))
 
 
@@ -71,7 +70,7 @@ def stretched(channel: NDArray[np.floating]) -> NDArray[np.uint8]:
 
 
 def thinned(cube: Cube, band: int, step: int) -> NDArray[np.float64]:
-    """Every `step`-th row and column of one band, NaN for nodata, read in strips so that a large scene fits."""
+    """Every `step`-th row and column of one band, NaN for nodata, read in strips to save memory."""
     meta = cube.meta
     strips = []
     for window in meta.window.blocks(max(step, (256 // step) * step), meta.columns):
@@ -81,7 +80,7 @@ def thinned(cube: Cube, band: int, step: int) -> NDArray[np.float64]:
 
 
 def coloured(values: NDArray[np.floating], top: float, colours: str = "cividis") -> Picture:
-    """A map in colours that all eyes tell apart, from 0 to `top`; hatched grey where there is nothing."""
+    """A map from 0 to `top` in a colour map that colour-blind people can read; nodata is hatched grey."""
     from matplotlib import colormaps
 
     share = np.nan_to_num(values / (top or 1.0)).clip(0, 1)
@@ -89,10 +88,10 @@ def coloured(values: NDArray[np.floating], top: float, colours: str = "cividis")
     return _hatched(picture, ~np.isfinite(values))
 
 
-def _hatched(picture: Picture, nothing: NDArray[np.bool_]) -> Picture:
-    striped = np.add.outer(*map(np.arange, nothing.shape)) % 8 < 2
-    picture[nothing] = NOTHING
-    picture[nothing & striped] = HATCH
+def _hatched(picture: Picture, missing: NDArray[np.bool_]) -> Picture:
+    striped = np.add.outer(*map(np.arange, missing.shape)) % 8 < 2
+    picture[missing] = NODATA_GREY
+    picture[missing & striped] = HATCH_GREY
     return np.ascontiguousarray(picture)
 
 
@@ -104,11 +103,11 @@ def png(picture: Picture) -> bytes:
 
 
 def refuse_other_than_png(path: Path) -> None:
-    """Stop where the name of a picture promises another format."""
+    """Stop where the name of a picture has another suffix than .png."""
     if path.suffix.lower() != ".png":
         raise UsageError(f"{path}: pictures are written as PNG. Give a name that ends in .png.")
 
 
 def data_uri(picture: Picture) -> str:
-    """A picture as an address that holds it."""
+    """A picture as a data URI, to be embedded in a page."""
     return "data:image/png;base64," + b64encode(png(np.array(picture, order="C"))).decode()

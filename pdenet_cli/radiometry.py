@@ -1,4 +1,4 @@
-"""How a file's numbers become the network's 0..1 and back, decided once per scene so that all tiles agree.
+"""Between a file's numbers and the network's 0..1: a linear rule, chosen once per scene so that all tiles agree.
 
 The rule, first match wins (`reason` says which it was):
 
@@ -26,16 +26,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.cube import CubeMeta, Pixels
+from pdenet_cli.dtypes import as_stored, can_hold, limits
 from pdenet_cli.errors import UsageError
-from pdenet_cli.survey import Survey, valid
+from pdenet_cli.holes import valid
+from pdenet_cli.survey import Survey
 
 Bands = slice | Sequence[int]
 ALL = slice(None)
-DARKEST = 0.05  # what physical values reach at least if they are reflectance; radiance may be far below
-FILLED = 3  # of the network's pixels deep, holes are like their edges: it makes much of an edge that is none
-BRIGHTEST = 2.0  # what they reach at most: glint and noise are above 1
-LIKELY = (0.001, 10.0)  # between these a scale factor leaves the brightest numbers, if it is that of the file
-LEAST_STEPS = 10  # whole numbers that a scene must span to be rounded to them
+DARKEST = 0.05  # reflectances reach at least this; radiances may stay far below
+BRIGHTEST = 2.0  # reflectances reach at most this: glint and noise are above 1
+PLAUSIBLE = (
+    0.001,
+    10.0,
+)  # 99.9th percentile / reflectance scale factor must lie between these to believe the factor
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,8 @@ class Radiometry:
     offset: tuple[float, ...]
     reason: str
     nodata: float | None = None
-    fill: tuple[float, ...] = (0.0,)  # unit values that the network sees in holes, one or one per band
-    floor: float = -math.inf  # no output number below this: 0 where the scene has no negative number
+    fill: tuple[float, ...] = (0.0,)  # what the network sees deep in holes, 0..1: one, or one per band
+    floor: float = -math.inf  # smallest number in outputs: 0 where the scene has no negative value
 
     @classmethod
     def of(cls, meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | None = None) -> Radiometry:
@@ -70,65 +73,68 @@ class Radiometry:
             reason=chosen.reason,
             nodata=meta.nodata,
             fill=tuple(np.nan_to_num(means).tolist()),
-            # A survey of some blocks may have missed the negative numbers.
+            # A survey of a part of the scene may have missed negative values.
             floor=0.0
             if survey.ends(meta)[0] >= 0 and (survey.looked_at == 1 or meta.dtype.kind in "ub")
             else -math.inf,
         )
 
-    def for_twin(self, own: CubeMeta, twin: CubeMeta) -> Radiometry:
-        """The same 0..1 for another file of the scene, whose header may scale its numbers in another way.
+    def for_other_file(self, this: CubeMeta, other: CubeMeta) -> Radiometry:
+        """The same 0..1 for another file of the scene, whose header may scale its numbers differently.
 
-        `own` is the header that this radiometry is of. Where one of them says nothing, the numbers are alike.
+        `this` is the header that this radiometry was made for. Where one of the headers does not say what its
+        numbers measure, the numbers of both files are taken to mean the same.
         """
-        same = replace(self, nodata=twin.nodata)
-        scales, others = _physical(own), _physical(twin)
-        if scales is None or others is None or scales == others:
+        same = replace(self, nodata=other.nodata)
+        scaling, other_scaling = _physical(this), _physical(other)
+        if scaling is None or other_scaling is None or scaling == other_scaling:
             return same
-        (gain, offset), (twin_gain, twin_offset) = (map(np.array, pair) for pair in (scales, others))
-        steps = np.array(self.gain) / gain  # of a physical unit, in 0..1
-        shift = np.array(self.offset) + steps * (twin_offset - offset)
-        return replace(same, gain=tuple((steps * twin_gain).tolist()), offset=tuple(shift.tolist()))
+        (gain, offset), (other_gain, other_offset) = (map(np.array, pair) for pair in (scaling, other_scaling))
+        unit_per_physical = np.array(self.gain) / gain
+        shift = np.array(self.offset) + unit_per_physical * (other_offset - offset)
+        return replace(same, gain=tuple((unit_per_physical * other_gain).tolist()), offset=tuple(shift.tolist()))
 
     def to_unit(self, pixels: Pixels, bands: Bands = ALL) -> NDArray[np.float32]:
         """File numbers (bands, rows, columns) as the network's 0..1."""
-        exact = np.result_type(pixels.dtype, np.float32)  # 32-bit integers do not fit into float32
-        unit = pixels.astype(exact) * _per_band(self.gain, bands) + _per_band(self.offset, bands)
+        # In float64, for 32-bit integers do not fit into float32; in place, for large tiles.
+        unit = np.multiply(pixels, _per_band(self.gain, bands), dtype=np.float64)
+        unit += _per_band(self.offset, bands)
         return unit.astype(np.float32)
 
     def from_unit(self, unit: Pixels, dtype: np.dtype[Any], bands: Bands = ALL) -> Pixels:
-        """The network's 0..1 as file numbers of `dtype`, rounded and kept inside what it can hold."""
-        numbers = (np.asarray(unit, np.float64) - _per_band(self.offset, bands)) / _per_band(self.gain, bands)
-        return self._written(np.maximum(numbers, self.floor), dtype)
+        """The network's 0..1 as file numbers of `dtype`, rounded and clipped to what it can hold."""
+        numbers = np.subtract(unit, _per_band(self.offset, bands), dtype=np.float64)
+        numbers /= _per_band(self.gain, bands)
+        return self._written(np.maximum(numbers, self.floor, out=numbers), dtype)
 
     def kept(self, pixels: Pixels, there: NDArray[np.bool_], dtype: np.dtype[Any]) -> Pixels:
-        """File numbers as they are, in another type, and nodata where `there` is False."""
+        """File numbers in another type, their values unchanged; nodata where `there` is False."""
         numbers = self._written(np.where(there, pixels, 0).astype(np.float64), dtype)
-        numbers[~there] = self.nothing(dtype)
+        numbers[~there] = self.nodata_in(dtype)
         return numbers
 
     def _written(self, numbers: NDArray[np.float64], dtype: np.dtype[Any]) -> Pixels:
-        """Numbers rounded and kept inside what `dtype` can hold, none of them nodata."""
+        """Numbers rounded and clipped to `dtype`, none of them equal to nodata; `numbers` is overwritten."""
         if dtype.kind in "ui":
-            numbers = np.rint(numbers)
-        limits = np.iinfo(dtype) if dtype.kind in "ui" else np.finfo(dtype)
+            np.rint(numbers, out=numbers)
+        least, most = map(float, limits(dtype))
         # float64 rounds the largest 64-bit integers up, out of range: clip to the next number below.
-        top = min(float(limits.max), float(np.nextafter(float(limits.max), 0)) if dtype.itemsize == 8 else np.inf)
-        numbers = np.clip(numbers, float(limits.min), top)
+        most = float(np.nextafter(most, 0)) if dtype.itemsize == 8 else most
+        np.clip(numbers, least, most, out=numbers)
         # An estimate that happens to be the nodata value is still an estimate.
         if self.nodata is not None and dtype.kind in "ui":
-            numbers[numbers == self.nodata] += -1 if self.nodata >= top else 1
+            numbers[numbers == self.nodata] += -1 if self.nodata >= most else 1
         written = numbers.astype(dtype)
         if self.nodata is not None and dtype.kind == "f":
             with np.errstate(over="ignore"):
                 nodata = np.float64(self.nodata).astype(dtype)
-            # Towards 0, for beyond the largest there is infinity; beside 0, what no fast processor takes for 0.
+            # The next number towards 0, as above the largest is infinity; beside 0 none that is flushed to 0.
             nearest = np.nextafter(nodata, dtype.type(0)) if nodata else np.finfo(dtype).tiny
             written[written == nodata] = nearest
         return written
 
     def units(self, bands: Bands = ALL) -> NDArray[np.float64]:
-        """How much of 0..1 one of the file's numbers is, by band; negative where numbers fall as light grows."""
+        """0..1 per file number, by band: (bands or 1, 1, 1); negative where numbers fall as light grows."""
         return np.asarray(_per_band(self.gain, bands), np.float64)
 
     def spread_from_unit(self, spread: Pixels, bands: Bands = ALL) -> NDArray[np.float32]:
@@ -136,7 +142,7 @@ class Radiometry:
         return (spread / np.abs(_per_band(self.gain, bands))).astype(np.float32)
 
     def prepare(self, pixels: Pixels, bands: Bands = ALL) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """File numbers as 0..1 with holes filled by the scene's mean, and where there were no holes."""
+        """File numbers as 0..1 with holes filled by their band's mean, and where there are no holes."""
         there = valid(pixels, self.nodata)
         with np.errstate(invalid="ignore", over="ignore"):
             unit = self.to_unit(pixels, bands)
@@ -145,51 +151,30 @@ class Radiometry:
     def finish(self, unit: Pixels, there: NDArray[np.bool_], dtype: np.dtype[Any], bands: Bands = ALL) -> Pixels:
         """The network's 0..1 as file numbers, nodata again where `there` is False."""
         numbers = self.from_unit(unit, dtype, bands)
-        numbers[~there] = self.nothing(dtype)
+        numbers[~there] = self.nodata_in(dtype)
         return numbers
 
-    def nothing(self, dtype: np.dtype[Any]) -> Any:
-        """What stands for nodata in `dtype`: the file's own value if it can hold that, else NaN, else 0."""
-        if self.nodata is not None and _fits(self.nodata, dtype):
-            return held(self.nodata, dtype)
+    def nodata_in(self, dtype: np.dtype[Any]) -> Any:
+        """The nodata value in `dtype`: the file's own if the type can hold it, else NaN, else 0."""
+        if self.nodata is not None and can_hold(dtype, self.nodata):
+            return as_stored(self.nodata, dtype)
         return np.nan if dtype.kind == "f" else 0
 
 
-def grown(unit: NDArray[np.float32], there: NDArray[np.bool_], steps: int) -> NDArray[np.float32]:
-    """Holes of (bands, rows, columns) filled from their edges, `steps` pixels deep, with the mean of what lies
-    beside, above and below; deeper in, they stay as they are.
-    """
-    if there.all():
-        return unit
-    around = ((0, 0), (1, 1), (1, 1))  # a frame of nothing, so that every pixel has four neighbours
-    known, filled = np.pad(there, around), np.pad(unit, around)
-    for _ in range(steps):
-        near = known[:, :-2, 1:-1] | known[:, 2:, 1:-1] | known[:, 1:-1, :-2] | known[:, 1:-1, 2:]
-        band, row, column = np.nonzero(near & ~known[:, 1:-1, 1:-1])  # only these change, and they are few
-        total, count = np.zeros(len(band), np.float32), np.zeros(len(band), np.float32)
-        for down, right in ((0, 1), (2, 1), (1, 0), (1, 2)):
-            beside = band, row + down, column + right
-            total += np.where(known[beside], filled[beside], 0)
-            count += known[beside]
-        filled[band, row + 1, column + 1] = total / count
-        known[band, row + 1, column + 1] = True
-    return np.ascontiguousarray(filled[:, 1:-1, 1:-1])
-
-
-def believed(meta: CubeMeta, survey: Survey) -> CubeMeta:
-    """What a header says, without a reflectance scale factor that the numbers contradict."""
+def without_implausible_scale(meta: CubeMeta, survey: Survey) -> CubeMeta:
+    """The metadata without a reflectance scale factor that the values contradict."""
     scale = meta.reflectance_scale
-    unlikely = scale and not LIKELY[0] < survey.top / scale <= LIKELY[1]
-    return replace(meta, reflectance_scale=None) if unlikely else meta
+    implausible = scale and not PLAUSIBLE[0] < survey.top / scale <= PLAUSIBLE[1]
+    return replace(meta, reflectance_scale=None) if implausible else meta
 
 
 def says_scale(meta: CubeMeta) -> bool:
-    """Whether a header says what its numbers measure."""
+    """Whether a header says what its numbers measure: by a scale factor, gains or offsets."""
     return _physical(meta) is not None
 
 
 def _physical(meta: CubeMeta) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Gains and offsets from the file's numbers to what they measure, one or one per band; None: not said."""
+    """Gains and offsets from a file's numbers to physical values, one or one per band; None: not in the header."""
     if meta.reflectance_scale:
         return (1 / meta.reflectance_scale,), (0.0,)
     gains, offsets = meta.gains or (1.0,), meta.offsets or (0.0,)
@@ -198,12 +183,12 @@ def _physical(meta: CubeMeta) -> tuple[tuple[float, ...], tuple[float, ...]] | N
 
 @dataclass(frozen=True)
 class _Range:
-    """What becomes 0 and what becomes 1, and why."""
+    """The values that become 0 and 1, and the reason for the choice."""
 
     low: float
     high: float
     reason: str
-    physical: bool = False  # of the values that the header's gains and offsets give, not of the file's numbers
+    physical: bool = False  # values after the header's gains and offsets, not the file's numbers
 
 
 def _range(meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | None) -> _Range:
@@ -212,10 +197,10 @@ def _range(meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | No
         return _Range(low, high, f"range given: {low:g} to {high:g}")
     if meta.reflectance_scale:
         said = "reflectance scale factor in the header"
-        likely = believed(meta, survey)
-        if likely.reflectance_scale:
+        plausible = without_implausible_scale(meta, survey)
+        if plausible.reflectance_scale:
             return _Range(0.0, meta.reflectance_scale, f"{said}: {meta.reflectance_scale:g}")
-        other = _range(likely, survey, None)
+        other = _range(plausible, survey, None)
         ignored = f"the {said} ({meta.reflectance_scale:g}) contradicts the values and is ignored"
         return replace(other, reason=f"{other.reason}; {ignored}")
     if (physical := _physical(meta)) is not None:
@@ -237,7 +222,7 @@ def _range(meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | No
 
 
 def _span(values: Sequence[float]) -> str:
-    """Numbers by band as a reason tells them: the one that all are, or the smallest and the largest."""
+    """Numbers as text: the only one, or the smallest and the largest."""
     low, high = min(values), max(values)
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
@@ -246,41 +231,3 @@ def _per_band(values: Sequence[float], bands: Bands) -> NDArray[np.float64]:
     column = np.asarray(values, np.float64)[:, None, None]
     chosen = bands if isinstance(bands, slice) else list(bands)  # a tuple would index three axes
     return column[chosen] if len(values) > 1 else column
-
-
-def refuse_narrow(dtype: np.dtype[Any], meta: CubeMeta, survey: Survey) -> None:
-    """Stop where a user's `dtype` cannot hold what a scene's numbers say."""
-    low, high = survey.ends(meta)
-    least, most = _limits(dtype)
-    if low < least or high > most:
-        held = f"holds {least:,} to {most:,}" if dtype.kind in "ui" else f"holds {least:g} to {most:g}"
-        raise UsageError(f"--dtype {dtype.name} {held}, but the scene's values are {low:g} to {high:g}.")
-    whole = dtype.kind in "ui"
-    low, high = survey.minimum, survey.maximum
-    if whole and meta.dtype.kind == "f" and high - low < LEAST_STEPS:
-        raise UsageError(f"--dtype {dtype.name} would round away the scene's values, {low:g} to {high:g}.")
-    if meta.nodata is not None and not math.isnan(meta.nodata) and not _fits(meta.nodata, dtype):
-        raise UsageError(f"--dtype {dtype.name} cannot hold the scene's nodata value, {meta.nodata:g}.")
-    if whole and survey.holes and (meta.nodata is None or math.isnan(meta.nodata)):
-        raise UsageError(f"--dtype {dtype.name} cannot hold NaN, which the scene uses for nodata.")
-
-
-def _fits(value: float, dtype: np.dtype[Any]) -> bool:
-    if dtype.kind == "f":
-        # Text rounds the largest numbers of a type to a little more than it holds.
-        with np.errstate(over="ignore"):
-            return math.isinf(value) or bool(np.isfinite(np.float64(value).astype(dtype)))
-    least, most = _limits(dtype)
-    return least <= value <= float(most) and float(value).is_integer()
-
-
-def held(value: float, dtype: np.dtype[Any]) -> float:
-    """A number as `dtype` holds it: a float that means the largest 64-bit integer is one more than that."""
-    return min(int(value), np.iinfo(dtype).max) if dtype.kind in "ui" and _fits(value, dtype) else value
-
-
-def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """The smallest and the largest number that a type holds."""
-    if dtype.kind in "ui":
-        return np.iinfo(dtype).min, np.iinfo(dtype).max
-    return float(np.finfo(dtype).min), float(np.finfo(dtype).max)

@@ -1,4 +1,4 @@
-"""What was done, for the record: a JSON beside every output says all it takes to do it again."""
+"""The report of a run: a JSON file beside every output that says what is needed to repeat it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ import numpy as np
 
 from pdenet_cli.errors import FormatError
 
-REPORT = ".report.json"  # how the name of its file ends
+REPORT = ".report.json"  # suffix of its file
 
 
 @dataclass(frozen=True)
 class Report:
-    """One finished run: what decided its result, what came out, and how it went."""
+    """One finished run: its inputs and settings, its outputs, and how it went."""
 
     job: dict[str, Any]  # inputs and model with their hashes, seed, samples, settings, versions
     outputs: dict[str, str]
     scene: dict[str, Any]
     seconds: float
     notes: tuple[str, ...] = ()
-    maps: dict[str, Any] = field(default_factory=dict)  # what each map of uncertainty shows, in numbers
+    maps: dict[str, Any] = field(default_factory=dict)  # statistics of each uncertainty map
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
@@ -42,7 +42,7 @@ class Report:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """What this run is made with, ourselves among it: maybe a checkout that nobody has installed."""
+    """The versions of Python, pdenet and some packages; pdenet may be a checkout that is not installed."""
     from pdenet_cli import __version__
 
     own = {"python": platform.python_version(), "pdenet": __version__}
@@ -50,7 +50,7 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def hashes(paths: Sequence[Path]) -> dict[str, str]:
-    """The SHA-256 of each file; of a folder, that of its files' names and contents in order."""
+    """The SHA-256 of each file; for a folder, of the names and contents of its files in order."""
     try:
         return {path.name: _hash(path) for path in dict.fromkeys(paths)}
     except OSError as error:
@@ -70,7 +70,7 @@ def _hash(path: Path) -> str:
 
 
 def finite(value: Any) -> Any:
-    """The same, for JSON: what is not finite becomes null, what is NumPy's becomes Python's."""
+    """The same for JSON: null in place of NaN and infinity, Python's types in place of NumPy's."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""How large a mean loss may be in truth, given its mean over a few scenes: a bound for finite samples.
+"""An upper bound of the true mean loss, given its mean over a few scenes; it holds for finite samples.
 
 Hoeffding and Bentkus, after Bates et al., Distribution-Free, Risk-Controlling Prediction Sets (2021). For n
 independent losses in 0..1 whose true mean is a or more, seeing a mean of r or less has at most the probability
@@ -14,42 +14,42 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
-ROUNDING = 1e-10  # a level such as 0.9 is not exactly 1 - 0.1: what is on the edge counts as inside
+ROUNDING = 1e-10  # tolerance of comparisons: 1 - 0.1 is not exactly 0.9
 
 
 def p_value(seen: float, count: int, mean: float) -> float:
-    """The most probable it is to see at most `seen` as the mean of `count` losses whose true mean is `mean`."""
+    """An upper bound of the probability that `count` losses of true mean `mean` average at most `seen`."""
     if mean >= 1:
         return float(seen >= 1)
     if mean <= 0:
         return 1.0
     hoeffding = math.exp(-count * _divergence(min(seen, mean), mean))
-    # A sum such as 0.1 + 0.2 must not lift a whole number to the next one.
+    # Rounding errors must not lift a whole number to the next one.
     bentkus = math.e * binomial_cdf(math.ceil(count * seen - 1e-9), count, mean)
     return min(hoeffding, bentkus, 1.0)
 
 
 @lru_cache(maxsize=1024)
 def upper_bound(seen: float, count: int, delta: float) -> float:
-    """What the true mean does not exceed, with probability 1 - `delta`, if `count` losses have the mean `seen`."""
+    """An upper bound of the true mean, with probability 1 - `delta`, if `count` losses average `seen`."""
     return _last(lambda mean: p_value(seen, count, mean) > delta, seen) if count else 1.0
 
 
 @lru_cache(maxsize=1024)
 def allowed_mean(wanted: float, count: int, delta: float) -> float | None:
-    """The largest mean of `count` losses that still proves a true mean of at most `wanted`; None: none does."""
+    """The largest mean of `count` losses that proves a true mean of at most `wanted`; None: not even 0 does."""
     if not provable(wanted, count, delta):
         return None
     return _last(lambda seen: p_value(seen, count, wanted) <= delta, 0.0)
 
 
 def provable(wanted: float, count: int, delta: float) -> bool:
-    """Whether `count` scenes can prove a mean loss of at most `wanted`, if they lose little enough."""
+    """Whether `count` scenes can prove a mean loss of at most `wanted` at all."""
     return least_bound(count, delta) <= wanted + ROUNDING
 
 
 def least_bound(count: int, delta: float) -> float:
-    """The smallest mean loss that `count` scenes can prove: what is left if not one of them loses anything."""
+    """The smallest mean loss that `count` scenes can prove, which they do if every loss is 0."""
     return 1 - delta ** (1 / count) if count else 1.0
 
 
@@ -70,13 +70,13 @@ def binomial_cdf(most: int, count: int, chance: float) -> float:
 
 
 def _divergence(seen: float, mean: float) -> float:
-    """How far a coin of `seen` is from one of `mean`, in nats."""
+    """Kullback-Leibler divergence of two Bernoulli distributions with these means, in nats."""
     near = seen * math.log(seen / mean) if seen > 0 else 0.0
     return near + ((1 - seen) * math.log((1 - seen) / (1 - mean)) if seen < 1 else 0.0)
 
 
 def _last(holds: Callable[[float], bool], low: float) -> float:
-    """The largest number up to 1 for which `holds`, which it does from `low` on and then no more."""
+    """The largest number up to 1 for which `holds` is true, by bisection; it is true from `low` up to there."""
     high = 1.0
     for _ in range(60):
         middle = (low + high) / 2

@@ -1,7 +1,7 @@
-"""How the Monte-Carlo samples of a tile become one map.
+"""How the Monte-Carlo samples of a tile become maps.
 
-A summary of the samples y(1)..y(N) (0..1, mean m) gives one value per pixel and band, and may be merged over the
-valid bands of a pixel into one. "Numbers" are the file's.
+A summary of the samples y(1)..y(N) (0..1, mean m) gives one value per pixel and band; it may be merged over the
+valid bands of a pixel into one value. "Numbers" are the file's.
 
 | map         | formula                                                 | unit    | range    | merged           |
 |-------------|---------------------------------------------------------|---------|----------|------------------|
@@ -15,12 +15,12 @@ valid bands of a pixel into one. "Numbers" are the file's.
 | risk        | P(abs(truth - m) > tolerance)                           | percent | 0..100   | mean             |
 
 share: q(y) = round((levels - 1)·y), y clipped to 0..1; with 256 levels the 8-bit value of the paper. It depends on
-how near the mean is to a rounding edge and saturates: a spread of 2/255 gives 80 % already. std does not.
-interval, risk: h and P come from the model's calibration; the tolerance is in the file's numbers. P is never less
-than 1 - the highest level of the calibration, beyond which it knows nothing (0.5 % with the shipped models).
-cv: in what is darker than one 8-bit step, the step stands for the mean.
-consistency: D is the degradation that the model was made to undo. It needs no samples, and has one value for all
-fine pixels within a pixel of the input.
+how near the mean is to a rounding edge and saturates: a std of 2/255 gives 80 % already. std does neither.
+interval, risk: h and P come from the model's calibration; the tolerance is in the file's numbers. P is at least
+1 - the highest level of the calibration (0.5 % with the shipped models).
+cv: means darker than one 8-bit step count as one step.
+consistency: D is the degradation that the model was trained to undo. It needs no samples, and all fine pixels
+within a pixel of the input have one value.
 """
 
 from __future__ import annotations
@@ -37,19 +37,20 @@ Samples = NDArray[np.float32]  # (samples, bands, rows, columns), 0..1
 Map = NDArray[np.float32]  # (bands, rows, columns)
 Sums = NDArray[np.float64]  # (any, rows, columns)
 
-DARK = 1 / 255  # no mean below this divides a spread
+DARK = 1 / 255  # cv divides by at least this
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known of one tile, 0..1: what its maps are made of."""
+    """All that is known about one tile, 0..1: what its maps are computed from."""
 
     samples: Samples  # (samples, bands, rows, columns)
-    low: Map  # the input of the same place, (bands, rows/scale, columns/scale)
-    detail: Map  # how rough the input is there, `roughness` of it on the fine grid, (bands, rows, columns)
+    low: Map  # the input of the tile, (bands, rows/scale, columns/scale)
+    rough: Map  # `roughness` of the input, with a margin where the scene goes on
     scale: int
-    unexplained: Map | None = None  # the input less what the mean gives when degraded, shaped as `low`
-    gain: NDArray[np.float64] | float = 1.0  # unit values per number of the file, maybe negative; or (bands, 1, 1)
+    unexplained: Map | None = None  # the input minus the degraded mean, shaped as `low`
+    gain: NDArray[np.float64] | float = 1.0  # 0..1 per file number, maybe negative; one or (bands, 1, 1)
+    inner: tuple[slice, slice] = (slice(None), slice(None))  # rows and columns of the tile in `rough`, enlarged
 
     @cached_property
     def mean(self) -> Map:
@@ -61,15 +62,20 @@ class Evidence:
         """Their standard deviation, (bands, rows, columns)."""
         return std(self.samples, self.mean)
 
+    @cached_property
+    def detail(self) -> Map:
+        """The roughness of the input on the fine grid, (bands, rows, columns)."""
+        return enlarged(self.rough, self.scale)[:, *self.inner]
 
-class Stretch(Protocol):
-    """What a calibration knows: how far the truth strays from the mean of the samples."""
+
+class IntervalModel(Protocol):
+    """What maps need of a calibration: how far the truth is from the mean of the samples."""
 
     def half_width(self, evidence: Evidence, level: float) -> Map:
-        """h of the interval mean ± h that holds the share `level` of the true values, unit values."""
+        """h of the interval mean ± h that holds the share `level` of the true values, 0..1."""
 
     def beyond(self, evidence: Evidence, tolerance: NDArray[np.float64] | float) -> Map:
-        """The probability, 0..1, that the truth is further than `tolerance` (unit values) from the mean."""
+        """The probability that the truth is further than `tolerance` (0..1) from the mean."""
 
 
 def mean(samples: Samples) -> Map:
@@ -78,21 +84,21 @@ def mean(samples: Samples) -> Map:
 
 
 def std(samples: Samples, middle: Map) -> Map:
-    """The standard deviation of the samples around their mean, with n - 1; zero for a single one."""
+    """The standard deviation of the samples around their mean, with N - 1; 0 for a single sample."""
     squares = np.zeros_like(middle)
-    for sample in samples:  # one by one: all differences at once would be the samples again
+    for sample in samples:  # one by one: all differences at once take as much memory as the samples
         squares += (sample - middle) ** 2
     return np.sqrt(squares / max(len(samples) - 1, 1))
 
 
 def roughness(low: Map) -> Map:
-    """How far pixels are from the mean of the 3x3 around them, in their band: root mean square over 3x3 pixels.
+    """Root mean square, over 3x3 pixels, of the difference between a pixel and the mean of the 3x3 around it.
 
-    Not the standard deviation: an even slope is no detail, and a finer cube gets it right. Beyond its edge the
-    input is repeated.
+    Not the standard deviation, as an even slope is no detail: a network gets it right. Beyond the edge of the
+    input, edge pixels are repeated.
     """
-    rough = low - _mean_of_nine(low)
-    return np.sqrt(_mean_of_nine(rough * rough))
+    difference = low - _mean_of_nine(low)
+    return np.sqrt(_mean_of_nine(difference * difference))
 
 
 def _mean_of_nine(image: Map) -> Map:
@@ -103,13 +109,13 @@ def _mean_of_nine(image: Map) -> Map:
 
 
 class Merging(Protocol):
-    """How the bands of a pixel become one value: sums that any run of bands adds to, then a finish."""
+    """How the bands of a pixel become one value: sums over runs of bands, then a final formula."""
 
     def addends(self, evidence: Evidence, values: Map, there: NDArray[np.bool_]) -> Sums:
-        """What a few bands add, (sums, rows, columns); `values` is their map in the file's numbers."""
+        """The sums of some bands, (sums, rows, columns); `values` is their map in the file's numbers."""
 
     def finish(self, sums: Sums, bands: NDArray[np.int64]) -> Map:
-        """The merged map, (rows, columns), from all sums and how many bands were valid; NaN where none was."""
+        """The merged map, (rows, columns), from all sums and the number of valid bands; NaN where that is 0."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +147,7 @@ class MeanAngle:
     def finish(self, sums: Sums, bands: NDArray[np.int64]) -> Map:
         middle, dots, squares = sums[0], sums[1::2], sums[2::2]
         lengths = np.sqrt(squares * middle)
-        # A black spectrum points nowhere: no angle rather than a right one.
+        # A black spectrum has no direction: its angle counts as 0, not 90 degrees.
         cosines = np.divide(dots, lengths, out=np.ones_like(dots), where=lengths > 0)
         angles = np.degrees(np.arccos(cosines.clip(-1, 1))).mean(0)
         return np.where(bands > 0, angles, np.nan).astype(np.float32)
@@ -149,12 +155,12 @@ class MeanAngle:
 
 @dataclass(frozen=True)
 class Question:
-    """What a user asks of the maps that leave something to choose."""
+    """The choices of a user for the maps that have any."""
 
-    levels: int = 256  # of grey, for `share`
-    level: float | None = None  # probability that an interval holds the truth; None: the calibration's own
+    levels: int = 256  # grey levels, for `share`
+    level: float | None = None  # probability that an interval holds the truth; None: the model's own level
     tolerance: float | None = None  # for `risk`, the file's numbers
-    stretch: Stretch | None = None  # the calibration of the model
+    stretch: IntervalModel | None = None  # the calibration of the model
 
 
 USUAL = Question()
@@ -162,18 +168,18 @@ USUAL = Question()
 
 @dataclass(frozen=True)
 class Summary:
-    """A map made of evidence: its formula, its unit, and how the bands of a pixel become one value."""
+    """A kind of map: its formula, its unit, and how the bands of a pixel become one value."""
 
     name: str
-    says: str  # may name fields of a question, in braces
+    says: str  # may contain fields of a Question in braces
     compute: Callable[[Evidence, Question], Map] | None  # None: it exists only merged
     unit: Literal["value", "spread", "percent", "degrees"]  # value and spread: the file's numbers
     needs: Literal["nothing", "samples", "calibration"] = "samples"
     merging: Merging = PowerMean()
-    degrades: bool = False  # looks at what the mean, degraded, leaves unexplained
+    degrades: bool = False  # needs Evidence.unexplained
 
-    def answer(self, question: Question) -> str:
-        """What it says when that is asked."""
+    def describe(self, question: Question) -> str:
+        """The description with the numbers of the question filled in."""
         return self.says.format_map(vars(question))
 
 
@@ -187,7 +193,7 @@ def share(evidence: Evidence, question: Question = USUAL) -> Map:
 
 
 def grey(unit: Map, levels: int = USUAL.levels) -> Map:
-    """0..1 as the nearest of so many levels, counted from 0."""
+    """0..1 as the nearest of `levels` grey levels, counted from 0."""
     return np.asarray(np.rint((levels - 1) * unit.clip(0, 1)), np.float32)
 
 
@@ -197,43 +203,43 @@ def cv(evidence: Evidence, question: Question = USUAL) -> Map:
 
 
 def consistency(evidence: Evidence, question: Question = USUAL) -> Map:
-    """How far the mean, degraded, is from the input."""
+    """The difference between the input and the degraded mean."""
     assert evidence.unexplained is not None
     return repeated(np.abs(evidence.unexplained), evidence.scale)
 
 
 def interval_low(evidence: Evidence, question: Question) -> Map:
-    """The lower end of the interval."""
+    """The lower end of the interval, in the file's order."""
     return evidence.mean - _half_width(evidence, question)
 
 
 def interval_high(evidence: Evidence, question: Question) -> Map:
-    """The upper end of the interval."""
+    """The upper end of the interval, in the file's order."""
     return evidence.mean + _half_width(evidence, question)
 
 
 def _half_width(evidence: Evidence, question: Question) -> Map:
     assert question.stretch is not None
     assert question.level is not None
-    # Where the file's numbers run down as the light goes up, the lower end is the brighter one.
+    # Where the file's numbers fall as light grows, their lower end is the upper one in 0..1.
     sign = np.sign(evidence.gain).astype(np.float32)
     return np.asarray(sign * question.stretch.half_width(evidence, question.level))
 
 
 def risk(evidence: Evidence, question: Question) -> Map:
-    """The percentage of chance that the truth is further than the tolerance from the mean."""
+    """The probability, in percent, that the truth is further than the tolerance from the mean."""
     assert question.stretch is not None
     assert question.tolerance is not None
     return np.asarray(100 * question.stretch.beyond(evidence, question.tolerance * evidence.gain), np.float32)
 
 
 def repeated(low: NDArray[Any], scale: int) -> NDArray[Any]:
-    """A map on the input's grid as one on the finer grid: every pixel `scale` times in both directions."""
+    """A map on the fine grid: every pixel repeated `scale` times along rows and columns."""
     return low.repeat(scale, -2).repeat(scale, -1)
 
 
 def enlarged(low: Map, scale: int) -> Map:
-    """A map on the input's grid as one on the finer grid, straight lines between the middles of its pixels."""
+    """A map on the fine grid, by linear interpolation between pixel centres."""
     for axis in (-2, -1):
         places = ((np.arange(low.shape[axis] * scale) + 0.5) / scale - 0.5).clip(0, low.shape[axis] - 1)
         before = np.floor(places).astype(np.intp)
@@ -244,33 +250,46 @@ def enlarged(low: Map, scale: int) -> Map:
 
 
 RMS, ANGLE = PowerMean(2), MeanAngle()
-MEAN = Summary("mean", "the sharpened cube", lambda evidence, _: evidence.mean, "value", "nothing")
+MEAN = Summary("mean", "the sharpened cube", lambda evidence, _: evidence.mean, unit="value", needs="nothing")
+STD = Summary(
+    "std", "standard deviation of the samples", lambda evidence, _: evidence.std, unit="spread", merging=RMS
+)
+SHARE = Summary("share", "samples whose grey level (of {levels}) differs from the mean's", share, unit="percent")
+INTERVAL = (
+    Summary(
+        "interval_low",
+        "lower end of the interval at level {level:g}",
+        interval_low,
+        unit="value",
+        needs="calibration",
+    ),
+    Summary(
+        "interval_high",
+        "upper end of the interval at level {level:g}",
+        interval_high,
+        unit="value",
+        needs="calibration",
+    ),
+)
+CV = Summary("cv", "standard deviation relative to the mean", cv, unit="percent")
+MEAN_ANGLE = Summary("angle", "mean angle between the samples and their mean", None, unit="degrees", merging=ANGLE)
+CONSISTENCY = Summary(
+    "consistency",
+    "difference between the input and the degraded result",
+    consistency,
+    unit="spread",
+    needs="nothing",
+    merging=RMS,
+    degrades=True,
+)
+RISK = Summary("risk", "probability of an error beyond {tolerance:g}", risk, unit="percent", needs="calibration")
 MAPS: dict[str, tuple[Summary, ...]] = {
-    "std": (Summary("std", "standard deviation of the samples", lambda e, _: e.std, "spread", merging=RMS),),
-    "share": (
-        Summary("share", "samples whose grey level (of {levels}) differs from the mean's", share, "percent"),
-    ),
-    "interval": (
-        Summary(
-            "interval_low", "lower end of the interval at level {level:g}", interval_low, "value", "calibration"
-        ),
-        Summary(
-            "interval_high", "upper end of the interval at level {level:g}", interval_high, "value", "calibration"
-        ),
-    ),
-    "cv": (Summary("cv", "standard deviation relative to the mean", cv, "percent"),),
-    "angle": (Summary("angle", "mean angle between the samples and their mean", None, "degrees", merging=ANGLE),),
-    "consistency": (
-        Summary(
-            "consistency",
-            "difference between the input and the degraded result",
-            consistency,
-            "spread",
-            "nothing",
-            RMS,
-            True,
-        ),
-    ),
-    "risk": (Summary("risk", "probability of an error beyond {tolerance:g}", risk, "percent", "calibration"),),
+    "std": (STD,),
+    "share": (SHARE,),
+    "interval": INTERVAL,
+    "cv": (CV,),
+    "angle": (MEAN_ANGLE,),
+    "consistency": (CONSISTENCY,),
+    "risk": (RISK,),
 }
-"""The maps of `pdenet uncertainty`, by the name a user asks for, as the layers they are; one more is one entry."""
+"""The maps of `pdenet uncertainty` by the name a user gives, each as the layers that it consists of."""

@@ -10,16 +10,16 @@ from functools import cached_property
 from pdenet_cli.cube import Window
 from pdenet_cli.errors import ResourceError
 
-NEAR = 1.05  # of the least work: as good as that
-PIECES = 16  # tiles worth having: progress is counted in them, and an interrupted run resumes after the last one
+WORK_TOLERANCE = 1.05  # plans with up to this times the least work are equally good
+WANTED_TILES = 16  # progress and --resume count in tiles, so a plan should have at least this many
 
 
 @dataclass(frozen=True)
 class Span:
     """A run of neighbouring bands to be computed, and the wider run that their values depend on.
 
-    `core` and `padded` count the bands that the network sees; `owned` counts the file's bands, with the unusable
-    ones that lie between, and each band of the file is owned by one span.
+    `core` and `padded` count the bands that the network sees. `owned` counts the file's bands, including unusable
+    ones in between: each band of the file is owned, that is written, by one span.
     """
 
     core: range
@@ -28,7 +28,7 @@ class Span:
 
     @property
     def crop(self) -> slice:
-        """Where the core lies within the padded run."""
+        """The core within the padded run."""
         start = self.core.start - self.padded.start
         return slice(start, start + len(self.core))
 
@@ -40,10 +40,10 @@ class Tile:
     core: Window
     padded: Window
     scale: int
-    origin: tuple[int, int] = (0, 0)  # row and column of the input where the result begins
+    origin: tuple[int, int] = (0, 0)  # row and column of the input at the upper-left corner of the result
 
     def halves(self, halo: int, scene: Window) -> tuple[Tile, ...]:
-        """The same ground as two tiles, cut across the longer side; `scene` is all that there is to see."""
+        """The same ground as two tiles, cut across the longer side; margins end at the edge of `scene`."""
         rows, columns = self.core.rows, self.core.columns
         cut = (-(-rows // 2), columns) if rows >= columns else (rows, -(-columns // 2))
         return tuple(
@@ -52,7 +52,7 @@ class Tile:
 
     @property
     def target(self) -> Window:
-        """Where the result goes on the fine grid."""
+        """The window of the output that this tile fills."""
         row, column = self.origin
         return replace(self.core, row=self.core.row - row, column=self.core.column - column).scaled(self.scale)
 
@@ -61,19 +61,19 @@ class Tile:
 class Plan:
     """How a scene, or a part of one, is cut: every tile is computed for every span of bands."""
 
-    scene: Window  # that is computed
+    scene: Window  # the part to be computed
     scale: int
     usable: tuple[int, ...]  # the file's bands that the network sees
     halo: int
     band_halo: int | None  # None: the network must see all bands at once
-    tile: int  # the longest side of a core
-    depth: int  # the most bands in the core of a span
-    memory: int = 0  # that a piece may take, in bytes
-    surroundings: Window | None = None  # which the margins may show; None: there is nothing beyond the scene
+    tile: int  # longest side of a core, in input pixels
+    depth: int  # largest number of bands in the core of a span
+    memory: int = 0  # limit for one piece (a tile of a span), in bytes
+    surroundings: Window | None = None  # where margins may reach; None: only within the scene
 
     @property
     def seen(self) -> Window:
-        """All that there is to see."""
+        """The window that margins may reach into."""
         return self.surroundings or self.scene
 
     @cached_property
@@ -104,22 +104,22 @@ class Plan:
 
     @cached_property
     def voxels(self) -> int:
-        """How many voxels the network sees in all, margins included."""
+        """Input voxels of all pieces together, margins included: the work."""
         return math.prod(map(sum, self._padded()))
 
     @property
     def largest(self) -> int:
-        """How many voxels the network sees at once at the most."""
+        """Input voxels of the largest piece, margins included."""
         return math.prod(map(max, self._padded()))
 
     @property
     def largest_core(self) -> int:
-        """How many voxels, margins left out, come of one piece at the most."""
+        """Input voxels of the largest piece, without margins."""
         rows, columns = (_even(length, self.tile) for length in (self.scene.rows, self.scene.columns))
         return rows * columns * min(self.depth, len(self.usable))
 
     def _padded(self) -> tuple[list[int], list[int], list[int]]:
-        """The padded lengths along bands, rows and columns: pieces are their products."""
+        """The padded lengths along bands, rows and columns; a piece has one of each."""
         scene, seen = self.scene, self.seen
         rows = _lengths(range(scene.row, scene.bottom), range(seen.row, seen.bottom), self.tile, self.halo)
         columns = _lengths(range(scene.column, scene.right), range(seen.column, seen.right), self.tile, self.halo)
@@ -137,9 +137,9 @@ def plan_tiles(
     tile: int | None = None,
     surroundings: Window | None = None,
 ) -> Plan:
-    """A plan with about the least work whose largest piece fits into `memory` by the count of `bytes_for`.
+    """A plan with about the least work whose largest piece fits into `memory`, as `bytes_for` counts it.
 
-    `halo` is None for a network that looks everywhere: every tile is then given all that there is to see.
+    `halo` is None for a network whose outputs depend on every pixel: each tile is then padded to the whole scene.
     """
     bands = len(usable)
     seen = surroundings or scene
@@ -156,20 +156,20 @@ def plan_tiles(
         least = min(map(bytes_for, plans))
         which = "The smallest tile" if tile is None else f"With --tile {tile}, a tile"
         smaller = "" if tile is None else " or a smaller --tile"
-        # Not every command has it.
+        # Not every command has --halo.
         less = " In upscale and uncertainty a smaller --halo needs less but is less exact." if halo else ""
         raise ResourceError(
             f"{which} needs {least:,} bytes of memory with its margins, but only {memory:,} are allowed. "
             f"Use --memory {math.ceil(least / 1e6)}MB{smaller}.{less}"
         )
     least = min(plan.voxels for plan in fitting)
-    near = [plan for plan in fitting if plan.voxels <= NEAR * least]
-    # Of equals, as without a margin all are, the one with the fewest pieces beyond those that are worth having.
-    return min(near, key=lambda plan: (max(0, PIECES - plan.count), plan.voxels, -plan.depth, -plan.tile))
+    good = [plan for plan in fitting if plan.voxels <= WORK_TOLERANCE * least]
+    # Of plans with equal work, which all have without a margin, the one with the largest pieces.
+    return min(good, key=lambda plan: (max(0, WANTED_TILES - plan.count), plan.voxels, -plan.depth, -plan.tile))
 
 
 def _sides(longest: int) -> list[int]:
-    """Tile sides worth trying, small to large: about 12 % apart."""
+    """Tile sides to try, small to large, about 12 % apart."""
     sides = [8]
     while sides[-1] < longest:
         sides.append(math.ceil(sides[-1] * 1.12))
@@ -177,7 +177,7 @@ def _sides(longest: int) -> list[int]:
 
 
 def _lengths(scene: range, seen: range, tile: int, halo: int) -> list[int]:
-    """How long the tiles of a scene are along one axis, with their margins as far as there is something to see."""
+    """The lengths of the tiles along one axis, with their margins as far as `seen` reaches."""
     starts = scene[:: _even(len(scene), tile)]
     return [
         min(stop + halo, seen.stop) - max(start - halo, seen.start)
@@ -186,5 +186,5 @@ def _lengths(scene: range, seen: range, tile: int, halo: int) -> list[int]:
 
 
 def _even(length: int, most: int) -> int:
-    """The side of even tiles of at most `most`: 1200 in tiles of 1024 is 600 + 600, not 1024 + 176."""
+    """The side of equal tiles of at most `most`: 1200 in tiles of 1024 is 600 + 600, not 1024 + 176."""
     return math.ceil(length / math.ceil(length / min(most, length)))

@@ -14,16 +14,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdenet_cli import open_cube
-from pdenet_cli.calibration import EDGE, KEY, LEVELS, RATIOS, Calibration, Errors, spread, strata, unseen
+from pdenet_cli.calibration import (
+    FLAT_BELOW,
+    KEY,
+    LEVELS,
+    RATIOS,
+    Calibration,
+    Errors,
+    leave_one_out_coverage,
+    spread,
+    strata,
+)
 from pdenet_cli.cli.calibrate import calibrate as calibrate_command
 from pdenet_cli.cli.evaluate import DEFAULT_SAMPLES, evaluate
 from pdenet_cli.cli.upscale import uncertainty, upscale
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.evaluation.uncertainty import mean_trust
-from pdenet_cli.inference import Posterior
 from pdenet_cli.models import Model, ModelSpec, load_model, read_header, save_model, training_tensors
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
+from pdenet_cli.posterior import Posterior
 from pdenet_cli.risk_control import upper_bound
 from pdenet_cli.summaries import Evidence
 from pdenet_cli.tools.benchmark import Benchmark
@@ -41,9 +51,9 @@ def seen(rng, too_small=1.0, samples=12, edges=0.5):
     width = rng.uniform(0.01, 0.05, shape)
     mean = rng.uniform(0.2, 0.8, shape)
     drawn = mean + width / too_small * rng.standard_normal((samples, *shape))
-    detail = np.where(rng.random(shape) < edges, 2 * EDGE, 0)
+    detail = np.where(rng.random(shape) < edges, 2 * FLAT_BELOW, 0)
     low = mean[:, ::4, ::4]
-    evidence = Evidence(*(a.astype(np.float32) for a in (drawn, low, detail)), 4)
+    evidence = Evidence(*(a.astype(np.float32) for a in (drawn, low, detail)), 1)
     return evidence, (mean + width * rng.standard_normal(shape)).astype(np.float32)
 
 
@@ -103,7 +113,7 @@ def test_each_stratum_has_the_factor_that_it_needs():
     scenes = []
     for _ in range(5):
         evidence, truth = seen(rng)
-        error = (evidence.mean - truth) * np.where(evidence.detail > EDGE, 3, 1)
+        error = (evidence.mean - truth) * np.where(evidence.detail > FLAT_BELOW, 3, 1)
         scenes.append(
             Errors.of(
                 error, spread(evidence.std, evidence.detail), strata(evidence.detail), np.ones(truth.shape, bool)
@@ -198,8 +208,8 @@ def test_senseless_levels_are_refused(wrong):
 def test_the_coverage_by_the_other_scenes_is_that_of_a_calibration_without_this_one():
     scenes = pool(4, lambda rng: rng.lognormal(0, 0.5))
     expected = [s.coverage(Calibration.fit(scenes[:i] + scenes[i + 1 :]).at(0.9)) for i, s in enumerate(scenes)]
-    assert unseen(scenes, 0.9) == expected
-    assert np.isnan(unseen(scenes[:1], 0.9)).all()
+    assert leave_one_out_coverage(scenes, 0.9) == expected
+    assert np.isnan(leave_one_out_coverage(scenes[:1], 0.9)).all()
 
 
 # Widths and risks.

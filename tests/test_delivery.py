@@ -17,8 +17,8 @@ import pytest
 from pdenet_cli import __version__, open_cube, reading, report
 from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import output
-from pdenet_cli.inference import Posterior
 from pdenet_cli.models import bicubic_model, load_model
+from pdenet_cli.posterior import Posterior
 from pdenet_cli.tools import delivery, sharpen
 from tests.command import command, start, wait_for_tile
 from tests.conftest import ROOT, with_room_for
@@ -325,7 +325,7 @@ def test_nothing_is_held_open_where_open_files_cannot_be_removed(scene, models, 
 
     monkeypatch.setattr(Path, "open", noted)
     lock = tmp_path / ".lock"
-    with output.held(lock):
+    with output.locked(lock):
         assert not opened
         lock.write_text("")
     assert not lock.exists()
@@ -354,8 +354,8 @@ def test_a_lock_that_was_taken_away_after_it_was_opened_is_none(tmp_path, monkey
         really(file, how)
 
     monkeypatch.setattr(output.fcntl, "flock", late)
-    with output.held(lock):
+    with output.locked(lock):
         assert lock.exists()
-        with pytest.raises(OutputError, match="another run"), output.held(lock):
+        with pytest.raises(OutputError, match="another run"), output.locked(lock):
             pass
     assert not lock.exists()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pdenet_cli import CubeMeta, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import attributes
-from pdenet_cli.formats.envi_header import DTYPES, Header
+from pdenet_cli.formats.envi_header import DTYPES, EnviHeader
 from pdenet_cli.formats.tiff import gdal_metadata
 from pdenet_cli.georeference import Georeference, GroundPoint
 from tests.cubes import written
@@ -209,7 +209,7 @@ def test_a_header_keeps_the_geo_points_it_has(tmp_path):
     meta.extra["geo points"] = "{1, 1, 48.5, 11.5}"
     with create_cube(tmp_path / "fine.hdr", meta):
         pass
-    assert Header.read(tmp_path / "fine.hdr").fields["geo points"] == "{1, 1, 48.5, 11.5}"
+    assert EnviHeader.read(tmp_path / "fine.hdr").fields["geo points"] == "{1, 1, 48.5, 11.5}"
 
 
 def test_geo_points_are_ground_control_points_in_any_other_format(tmp_path):
@@ -300,7 +300,7 @@ def test_gdal_reads_the_unit_that_was_meant(tmp_path, system, named):
     grid = (900000.0, 10.0, 0.0, 200000.0, 0.0, -10.0)
     with create_cube(tmp_path / "fine.hdr", placed(transform=grid, crs=system)):
         pass
-    words = Header.read(tmp_path / "fine.hdr").items("map info")
+    words = EnviHeader.read(tmp_path / "fine.hdr").items("map info")
     assert [word for word in words if word.startswith("units")] == ([named] if named else [])
     with rasterio.open(tmp_path / "fine.img") as reference:
         moved = pyproj.Transformer.from_crs(reference.crs.to_wkt(), system, always_xy=True)
@@ -336,7 +336,7 @@ def test_the_unit_of_map_info_counts_in_every_other_format(tmp_path, words, unit
         assert (fine.transform.a, fine.transform.e) == pytest.approx((ground[2] / 2, -ground[3] / 2), rel=1e-9)
         assert fine.transform @ ((2, 4) if words == UTM else (0, 0)) == pytest.approx(ground[:2], rel=1e-9)
     again = [item.strip() for item in said.split(",")]
-    kept = Header.read(tmp_path / "fine.hdr").items("map info")
+    kept = EnviHeader.read(tmp_path / "fine.hdr").items("map info")
     assert kept[7:] == tuple(again[7:])
     assert [float(v) for v in kept[3:5]] == [float(v) for v in again[3:5]]
     assert [float(v) for v in kept[5:7]] == [float(f"{float(v) / 2:.15g}") for v in again[5:7]]
@@ -569,4 +569,4 @@ def test_default_bands_are_those_that_are_there(tmp_path, words, known):
     assert open_cube(write(tmp_path, {"default bands": words})).meta.default_bands == known
     items = gdal_metadata.Items(f'<GDALMetadata><Item name="default_bands">{words}</Item></GDALMetadata>', 2)
     assert items.meta().get("default_bands") == known
-    assert attributes.understood({"default_bands": words}, 2)[0].get("default_bands") == known
+    assert attributes.parse_fields({"default_bands": words}, 2)[0].get("default_bands") == known

@@ -158,9 +158,9 @@ def test_cubes_of_other_places_are_told_of(tmp_path, transform, crs, said):
 def test_turned_grids_are_compared_in_their_own_pixels():
     turned = Georeference((0.0, 0.0, 2.0, 0.0, 4.0, 0.0))  # columns go up by 4, rows right by 2
     moved = dataclasses.replace(turned, transform=(1.0, 0.0, 2.0, 1.0, 4.0, 0.0))
-    assert turned.strays(moved, 7, 9) == pytest.approx(0.5)
+    assert turned.max_corner_offset(moved, 7, 9) == pytest.approx(0.5)
     flat = Georeference((0.0,) * 6)
-    assert flat.strays(turned, 7, 9) == turned.strays(Georeference(), 7, 9) == 0
+    assert flat.max_corner_offset(turned, 7, 9) == turned.max_corner_offset(Georeference(), 7, 9) == 0
 
 
 def test_a_truth_with_holes_that_nobody_declared_is_told_of(models, tmp_path):

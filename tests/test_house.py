@@ -23,7 +23,7 @@ def heights():
 
 HEIGHT = heights()
 HOMES = {
-    "torch": {"networks", "models", "inference", "training", "degradation", "evaluation"},
+    "torch": {"memory", "networks", "models", "posterior", "inference", "training", "degradation", "evaluation"},
     "h5py": {"formats"},
     "scipy": {"formats"},
     "tifffile": {"formats"},

@@ -12,12 +12,14 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdenet_cli import Cube, CubeMeta, Radiometry, Survey, Window, create_cube, inference, open_cube
+from pdenet_cli import Cube, CubeMeta, Radiometry, Survey, Window, create_cube, open_cube
 from pdenet_cli.degradation import Degradation, bicubic_down
 from pdenet_cli.errors import ResourceError, UsageError
-from pdenet_cli.inference import MEMORY_SHARE, Layer, Posterior, gather, halo_for, super_resolve, usable_memory
+from pdenet_cli.inference import Layer, gather, halo_for, super_resolve
+from pdenet_cli.memory import MEMORY_SHARE, usable_memory
 from pdenet_cli.models import Model, ModelSpec, open_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
+from pdenet_cli.posterior import Posterior
 from pdenet_cli.summaries import MAPS, MEAN, Question, enlarged, roughness
 from pdenet_cli.tiling import Plan
 from tests.conftest import on_linux
@@ -503,7 +505,7 @@ from pathlib import Path
 
 import torch
 
-from pdenet_cli.inference import usable_memory
+from pdenet_cli.memory import usable_memory
 from pdenet_cli.networks.runtime import tune_process
 
 
@@ -531,5 +533,5 @@ def test_what_torch_keeps_of_a_gpus_memory_is_free(monkeypatch):
     for name, value in told.items():
         monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
     assert usable_memory(torch.device("cuda")) == (6000 + 1000) * MEMORY_SHARE
-    monkeypatch.setattr(inference, "free_memory", lambda: 5000)  # samples and maps of a GPU live there
+    monkeypatch.setattr("pdenet_cli.memory.free_memory", lambda: 5000)  # samples and maps of a GPU live there
     assert usable_memory(torch.device("cuda")) == 5000 * MEMORY_SHARE

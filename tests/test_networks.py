@@ -8,7 +8,8 @@ import torch
 
 from pdenet_cli.errors import ModelError
 from pdenet_cli.networks import NETWORKS, Network, build_network
-from pdenet_cli.networks.pdenet import CONFIGS, PDENet, PDENetConfig, TemplateNet, _resized
+from pdenet_cli.networks.adapting import resized_tail
+from pdenet_cli.networks.pdenet import CONFIGS, PDENet, PDENetConfig, TemplateNet
 from tests import plain
 from tests.trainings import seeded
 
@@ -226,8 +227,10 @@ def test_a_brush_of_another_scale_paints_the_same_slope() -> None:
         return (taps[:, None] + 2 * taps).expand(1, 3, -1, -1)
 
     inside = slice(1, -1)  # within the old patch: 10 taps of x8 span less than 6 of x4
-    assert torch.allclose(_resized(slope(4), 4, 8), slope(8), atol=1e-6)
-    assert torch.allclose(_resized(slope(4), 4, 2)[..., inside, inside], slope(2)[..., inside, inside], atol=1e-6)
+    assert torch.allclose(resized_tail(slope(4), 4, 8), slope(8), atol=1e-6)
+    assert torch.allclose(
+        resized_tail(slope(4), 4, 2)[..., inside, inside], slope(2)[..., inside, inside], atol=1e-6
+    )
 
 
 def test_masks_carry_the_gradient_to_their_chances() -> None:

@@ -16,8 +16,8 @@ from pdenet_cli import CubeMeta, Radiometry, Survey, create_cube, open_cube, rad
 from pdenet_cli.cube import Cube
 from pdenet_cli.errors import FormatError, UsageError
 from pdenet_cli.formats.tiff.segments import SegmentArray
-from pdenet_cli.radiometry import grown, refuse_narrow
-from pdenet_cli.survey import _spread, valid
+from pdenet_cli.holes import filled_from_edges, valid
+from pdenet_cli.survey import _evenly_spread, refuse_narrow
 from tests.cubes import written
 from tests.tiffs import gdal_file
 
@@ -35,11 +35,11 @@ def test_holes_are_filled_from_their_edges_and_no_deeper_than_told():
     unit[:, :, 0], unit[1, :, 6] = 8, 4
     there = np.zeros(unit.shape, bool)
     there[:, :, 0] = there[1, :, 6] = True
-    np.testing.assert_array_equal(grown(unit, there, 2)[0, 1], [8, 8, 8, 0, 0, 0, 0])
-    np.testing.assert_array_equal(grown(unit, there, 3)[1, 1], [8, 8, 8, 6, 4, 4, 4])
-    np.testing.assert_array_equal(grown(unit, np.ones_like(there), 3), unit)
+    np.testing.assert_array_equal(filled_from_edges(unit, there, 2)[0, 1], [8, 8, 8, 0, 0, 0, 0])
+    np.testing.assert_array_equal(filled_from_edges(unit, there, 3)[1, 1], [8, 8, 8, 6, 4, 4, 4])
+    np.testing.assert_array_equal(filled_from_edges(unit, np.ones_like(there), 3), unit)
     corner = np.array([[[1, 2], [3, 9]]], np.float32)
-    assert grown(corner, corner < 9, 1)[0, 1, 1] == 2.5
+    assert filled_from_edges(corner, corner < 9, 1)[0, 1, 1] == 2.5
 
 
 def test_bands_are_a_slice_or_any_sequence():
@@ -558,7 +558,7 @@ def test_what_a_file_keeps_in_blocks_too_large_for_memory_is_read_by_rows(tmp_pa
 @pytest.mark.parametrize(("across", "every"), [(1, 5), (2, 2), (3, 2), (4, 6), (7, 3), (5, 1), (3, 1000)])
 def test_a_part_of_the_blocks_comes_from_everywhere(across, every):
     down = 60
-    chosen = _spread(across * down, across, every)
+    chosen = _evenly_spread(across * down, across, every)
     assert len(chosen) == pytest.approx(across * down / every, abs=1)
     if every < down:
         assert {i % across for i in chosen} == set(range(across))

@@ -167,7 +167,7 @@ def test_a_map_is_enlarged_as_torch_does_it(scale):
 
 def test_a_map_names_what_was_asked_of_it():
     question = Question(levels=64, level=0.95, tolerance=12.5)
-    said = {summary.name: summary.answer(question) for group in MAPS.values() for summary in group}
+    said = {summary.name: summary.describe(question) for group in MAPS.values() for summary in group}
     assert "64" in said["share"]
     assert "0.95" in said["interval_low"]
     assert "12.5" in said["risk"]

@@ -19,9 +19,9 @@ from pdenet_cli.cli import app, sharpening
 from pdenet_cli.cli.sharpening import Draws
 from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.errors import UsageError
-from pdenet_cli.inference import Posterior
 from pdenet_cli.models import bicubic_model, load_model
-from pdenet_cli.picture import HATCH, NOTHING
+from pdenet_cli.picture import HATCH_GREY, NODATA_GREY
+from pdenet_cli.posterior import Posterior
 from pdenet_cli.summaries import Question
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.tools.naming import output_paths
@@ -122,7 +122,7 @@ def test_quick_looks_of_maps_show_nothing_hatched_and_not_as_no_uncertainty(pden
     assert (imread(tmp_path / "fine.png")[:20, :20] == 0).all()
     for name in ("std", "std_merged"):
         look = imread(tmp_path / f"fine_{name}.png")
-        assert set(np.unique(look[:20, :20])) == {*HATCH, *NOTHING}
+        assert set(np.unique(look[:20, :20])) == {*HATCH_GREY, *NODATA_GREY}
         assert look[30:, 30:].std() > 20
 
 

@@ -19,7 +19,7 @@ from pdenet_cli.cli.console import INTERRUPTED, err, out, size_text, time_text
 from pdenet_cli.errors import BatchError, PdenetError, failure
 
 if TYPE_CHECKING:
-    from pdenet_cli.inference import Posterior
+    from pdenet_cli.posterior import Posterior
     from pdenet_cli.tools.sharpen import Forecast, Job, Settings
 
 LOG_EVERY = 60  # seconds between lines of progress where no bar can be shown
@@ -39,9 +39,9 @@ class Draws:
 
     def posterior(self) -> Posterior:
         """The model, loaded, with its draws made."""
-        from pdenet_cli.inference import Posterior
         from pdenet_cli.models import choose_device, open_model
         from pdenet_cli.networks.runtime import use_threads
+        from pdenet_cli.posterior import Posterior
 
         use_threads(self.threads)
         model = open_model(self.model, self.scale, choose_device(self.device))

@@ -14,9 +14,11 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ResourceError
 from pdenet_cli.evaluation.view import ALREADY_UNIT, View
 from pdenet_cli.formats.raw import RawArray
-from pdenet_cli.inference import Layer, Posterior, Sink, halo_for, super_resolve, usable_memory
+from pdenet_cli.holes import FILL_DEPTH, filled_from_edges
+from pdenet_cli.inference import Layer, Sink, halo_for, super_resolve
+from pdenet_cli.memory import usable_memory
 from pdenet_cli.networks import Draw
-from pdenet_cli.radiometry import FILLED, grown
+from pdenet_cli.posterior import Posterior
 from pdenet_cli.summaries import Summary
 
 BAND_VALUES = 1 << 26  # values of the truth that are degraded at once
@@ -49,7 +51,7 @@ def make_coarse(
     some = max(1, values // (scene.rows * scene.columns))
     for start in range(0, bands, some):  # whole bands: no seams
         high, there = seen.read(scene, range(start, min(start + some, bands)))
-        high = grown(high, there, FILLED * scale)
+        high = filled_from_edges(high, there, FILL_DEPTH * scale)
         low[start : start + some] = blur(torch.from_numpy(high)).numpy()
     if degradation.noise:
         generator = torch.Generator().manual_seed(seed)

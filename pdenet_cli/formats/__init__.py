@@ -24,9 +24,9 @@ FORMATS: tuple[Format, ...] = (
     png_folder.FORMAT,
     envi.FORMAT,
 )
-"""Asked in this order; ENVI stands last because any bytes at all may be its data file."""
+"""In the order of recognition; ENVI is last because any bytes may be its data file."""
 
-ONE_ARRAY = (tiff.FORMAT, png_folder.FORMAT, envi.FORMAT)  # where there is no variable to choose
+ONE_ARRAY = (tiff.FORMAT, png_folder.FORMAT, envi.FORMAT)  # formats without named variables
 HEAD_BYTES = 4096
 NETCDF_NAMES = (".nc", ".nc4", ".cdf", ".netcdf")
 
@@ -36,7 +36,7 @@ def open_cube(
 ) -> Cube:
     """The cube in `path`, whatever its format; only its header is read now.
 
-    `nodata` is the number that stands for nothing, if the file does not say so or is wrong.
+    `nodata` is the nodata value, if the file does not declare it or is wrong.
     """
     path = Path(path)
     if axes is not None and sorted(axes) != ["b", "c", "r"]:
@@ -58,12 +58,12 @@ def open_cube(
     except MemoryError as error:
         raise FormatError(f"{path}: needs more memory than is free ({error}).") from error
     except Exception as error:
-        # The libraries below raise almost anything on a damaged file; the user needs one line.
+        # On a damaged file, the libraries raise almost any kind of error; the user needs one line.
         raise FormatError(f"{path}: cannot be read as a cube ({_one_line(error)}).") from error
 
 
 def _with_nodata(meta: CubeMeta, nodata: float) -> CubeMeta:
-    """What a file says, but for the number that stands for nothing; one that it cannot hold is not there."""
+    """The metadata with this nodata value, or with a note if the data cannot hold it."""
     if meta.dtype.kind in "ui":
         ends = np.iinfo(meta.dtype)
         if not (ends.min <= nodata <= ends.max and float(nodata).is_integer()):
@@ -74,9 +74,9 @@ def _with_nodata(meta: CubeMeta, nodata: float) -> CubeMeta:
 def files_of(
     path: Path, variable: str | None = None, axes: str | None = None
 ) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """The files that a scene is made of: its own, and those beside it that others may share.
+    """The files of a scene: its own, and sidecar files that other scenes may share.
 
-    None where it cannot be read; who opens it to use it is told why.
+    None where it cannot be read; opening it says why.
     """
     try:
         with open_cube(path, variable, axes) as cube:
@@ -86,35 +86,35 @@ def files_of(
 
 
 def usual_suffix(scene: Path) -> str:
-    """What the name of a cube of the same kind as a scene ends in: as the scene's own, if its kind may.
+    """The suffix of an output in the format of a scene: the scene's own, if the format has it.
 
-    That of ENVI for what is not recognised, that of TIFF for a folder of pictures.
+    That of ENVI for files that are not recognised, that of TIFF for a folder of pictures.
     """
     suffix = scene.suffix.lower()
     try:
         kind = _recognised(scene, b"" if scene.is_dir() else _head(scene))
-    except (PdenetError, OSError):  # who opens it is told why
+    except (PdenetError, OSError):  # opening it says why
         known = suffix in writable_suffixes() and suffix not in envi.FORMAT.suffixes
         kind = output_format(scene) if known else png_folder.FORMAT if is_folder(scene) else envi.FORMAT
     if kind is hdf5.FORMAT and suffix in NETCDF_NAMES:
-        kind = hdf5.NETCDF  # the bytes of the two are alike
+        kind = hdf5.NETCDF  # the two cannot be told apart by their bytes
     if kind.create is None:
         return tiff.FORMAT.suffixes[0]
     return suffix if suffix in kind.suffixes and kind is not envi.FORMAT else kind.suffixes[0]
 
 
 def is_one_scene(folder: Path) -> bool:
-    """Whether a folder is a cube itself; pictures beside cubes or folders are only pictures of something."""
+    """Whether a folder is a cube: a Zarr store, or a series of pictures with no cubes or folders beside them."""
     if zarr_store.FORMAT.recognises(folder, b""):
         return True
-    seen = [path for path in folder.iterdir() if not path.name.startswith(".")]
-    others = any(path.is_dir() or path.suffix.lower() in writable_suffixes() for path in seen)
+    visible = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    others = any(path.is_dir() or path.suffix.lower() in writable_suffixes() for path in visible)
     return not others and png_folder.is_series(folder)
 
 
 @contextmanager
 def create_cube(path: str | Path, meta: CubeMeta, *, overwrite: bool = False) -> Iterator[Cube]:
-    """A new cube in the format of `path`'s suffix; its name appears only when the block ends well."""
+    """A new cube in the format of `path`'s suffix; the file gets its name when the block ends without an error."""
     output = new_output(path, overwrite=overwrite)
     output.refuse(meta)
     output.discard()
@@ -129,7 +129,7 @@ def create_cube(path: str | Path, meta: CubeMeta, *, overwrite: bool = False) ->
 
 
 def new_output(path: str | Path, *, overwrite: bool = False) -> Output:
-    """An output in the format of `path`'s suffix; refused here and now if it cannot come to be."""
+    """An output in the format of `path`'s suffix; refused at once if it cannot be written there."""
     output = Output(Path(path), output_format(Path(path)))
     output.refuse_folders()
     refuse_existing(output.finals, overwrite)
@@ -137,7 +137,7 @@ def new_output(path: str | Path, *, overwrite: bool = False) -> Output:
 
 
 def output_format(path: Path) -> Format:
-    """The format that an output of this name is written in."""
+    """The format of an output with this name."""
     for candidate in FORMATS:
         if candidate.create is not None and path.suffix.lower() in candidate.suffixes:
             return candidate
@@ -146,7 +146,7 @@ def output_format(path: Path) -> Format:
 
 
 def writable_suffixes() -> tuple[str, ...]:
-    """What the name of an output may end in."""
+    """All suffixes that outputs may have."""
     return tuple(suffix for f in FORMATS if f.create is not None for suffix in f.suffixes)
 
 
@@ -177,9 +177,9 @@ def _recognised(path: Path, head: bytes) -> Format:
 
 
 def _pattern(folder: Path) -> str:
-    """What stands for the cubes in a folder on a command line: one kind of file, and of ENVI's two the headers."""
-    seen = {path.suffix.lower(): path.suffix for path in sorted(folder.iterdir()) if path.name[0] != "."}
-    return next((f"*{seen[suffix]}" for suffix in writable_suffixes() if suffix in seen), "*")
+    """A shell pattern for the cubes in a folder: those of one format; of ENVI's two files, the headers."""
+    suffixes = {path.suffix.lower(): path.suffix for path in sorted(folder.iterdir()) if path.name[0] != "."}
+    return next((f"*{suffixes[suffix]}" for suffix in writable_suffixes() if suffix in suffixes), "*")
 
 
 def _one_line(error: BaseException) -> str:

@@ -1,6 +1,6 @@
-"""What a cube says of itself as named values, for formats that keep attributes or small variables.
+"""The metadata of a cube as named values, for formats that keep attributes or small variables.
 
-Our own files use ENVI's words with underscores; foreign ones are understood by the names that are usual.
+Our own files use ENVI's names with underscores; those of others are recognised by their usual names.
 """
 
 from __future__ import annotations
@@ -34,66 +34,65 @@ _USUAL = {
     "offsets": "dataoffsetvalues",
 }
 FIELDS = {word: field for field, words in _USUAL.items() for word in words.split()}
-"""The plain form of every usual name, and the field of CubeMeta that it stands for."""
+"""Every usual name, in lower case without punctuation, and the field of CubeMeta that it means."""
 
 PLACE = ("crs_wkt", "crs", "GeoTransform", "pixel_is_point", "anchor", "points", "rpc", "native")
-"""The names under which a georeference is kept."""
-
-
-NANOMETRES, MICROMETRES = (200.0, 20_000.0), (0.2, 20.0)
-"""From where to where bands of light lie."""
+"""The names of the values of a georeference."""
 
 OURS_ONLY = ("points", "anchor", "rpc", "native")
-"""Those of them that are our own words, and may be anything in a file of somebody else's."""
+"""Those among them that only pdenet writes; in other files they may mean anything."""
+
+NANOMETRES, MICROMETRES = (200.0, 20_000.0), (0.2, 20.0)
+"""The range of wavelengths of light in either unit."""
 
 
 def field_of(name: str) -> str | None:
-    """The field of CubeMeta that a value of this name usually is."""
+    """The field of CubeMeta that a value of this name usually means."""
     return FIELDS.get(re.sub(r"[^a-z0-9]", "", name.lower()))
 
 
-def understood(values: Mapping[str, Any], bands: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields of CubeMeta that are among `values`, and what is left over."""
+def parse_fields(values: Mapping[str, Any], bands: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of CubeMeta that `values` contain, and the remaining values."""
     fields: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for name, value in sorted(values.items(), key=_rank):
         field = "gains" if name == "scale_factor" else "offsets" if name == "add_offset" else field_of(name)
-        meant = None if field is None or _is_mere_list(name, value) else _as_field(field, value, bands)
-        if field is None or meant is None:
+        parsed = None if field is None or _is_unrelated_list(name, value) else _as_field(field, value, bands)
+        if field is None or parsed is None:
             rest[name] = value
-        elif field not in fields or fields[field] != fields[field]:  # NaN is nodata whatever a file says
-            fields[field] = meant
+        elif field not in fields or fields[field] != fields[field]:  # not NaN, which is nodata anyway
+            fields[field] = parsed
     if "wavelengths" in fields and "wavelength_units" not in fields:
         fields |= _units_by_name(values)
     return fields, rest
 
 
 def _rank(item: tuple[str, Any]) -> int:
-    """`nodata` before others: it is exact where `_FillValue` is rounded to the pixels' type."""
+    """Order of precedence: `nodata` is exact, where `_FillValue` is rounded to the type of the pixels."""
     return {"nodata": 0, "_FillValue": 1}.get(item[0], 2)
 
 
-def unheeded(values: Mapping[str, Any], nodata: float | None) -> tuple[str, ...]:
-    """A note on every number that a file calls missing and that is not its one `nodata` value."""
+def notes_on_other_nodata(values: Mapping[str, Any], nodata: float | None) -> tuple[str, ...]:
+    """A note on every value that a file declares as missing besides its one `nodata` value."""
     if nodata is None:
         return ()
     others = {
         name: [f"{number:.10g}" for number in numbers(value) or () if _differ(number, nodata)]
         for name, value in values.items()
-        if field_of(name) == "nodata" and not _is_mere_list(name, value)
+        if field_of(name) == "nodata" and not _is_unrelated_list(name, value)
     }
     why = f"counts as data: only one value can be nodata, here {nodata:.10g}"
     return tuple(f"{name} {', '.join(dict.fromkeys(found))} {why}" for name, found in others.items() if found)
 
 
-def _is_mere_list(name: str, value: Any) -> bool:
-    """Whether what is called nodata is a list of something else, such as places; CF alone has lists of values."""
+def _is_unrelated_list(name: str, value: Any) -> bool:
+    """Whether a list is named like nodata but is something else: only CF has lists of nodata values."""
     several = len(numbers(value) or ()) > 1
     return several and field_of(name) == "nodata" and name not in ("_FillValue", "missing_value")
 
 
 def _differ(number: float, nodata: float) -> bool:
-    # Single precision rounds by less than the tolerance; NaN and infinity are never data.
+    # The tolerance is that of single precision; NaN and infinity are nodata anyway.
     return math.isfinite(number) and not math.isclose(number, nodata, rel_tol=1e-7)
 
 
@@ -138,8 +137,8 @@ def _units_by_name(values: Mapping[str, Any]) -> dict[str, str]:
     return {}
 
 
-def spoken(meta: CubeMeta) -> dict[str, Any]:
-    """The fields of a cube, but for its georeference and `extra`, under the names that `understood` knows."""
+def dump_fields(meta: CubeMeta) -> dict[str, Any]:
+    """The fields of a cube, without georeference and `extra`, under names that `parse_fields` recognises."""
     values: dict[str, Any] = {
         "wavelength": meta.wavelengths,
         "wavelength_units": meta.wavelength_units,
@@ -156,25 +155,25 @@ def spoken(meta: CubeMeta) -> dict[str, Any]:
 
 
 def is_spectrum(values: Any) -> bool:
-    """Whether numbers can be nothing but wavelengths of bands, in nanometres or micrometres."""
+    """Whether numbers are surely wavelengths: in range, ascending, and no band numbers."""
     found = numbers(values) if isinstance(values, list) else None
     return (
         found is not None
         and are_wavelengths(values)
         and all(a < b for a, b in itertools.pairwise(found))
-        # Small whole numbers are those of the bands themselves.
+        # Small whole numbers may be band numbers.
         and (found[0] >= NANOMETRES[0] or not all(value.is_integer() for value in found))
     )
 
 
 def are_wavelengths(values: Any) -> bool:
-    """Whether all numbers are as large as wavelengths are, in nanometres or in micrometres."""
+    """Whether all numbers are in the range of wavelengths, in nanometres or in micrometres."""
     found = numbers(values) or (0.0,)
     return any(all(low <= value <= high for value in found) for low, high in (NANOMETRES, MICROMETRES))
 
 
-def spoken_extra(meta: CubeMeta, taken: Mapping[str, Any]) -> dict[str, Any]:
-    """The rest of a header as values that any attribute can hold: texts, numbers, lists of either."""
+def dump_extra(meta: CubeMeta, taken: Mapping[str, Any]) -> dict[str, Any]:
+    """`extra` as values that any attribute can hold: texts, numbers, lists of either."""
     return {
         name: _plain(value) for name, value in meta.extra.items() if name not in taken and field_of(name) is None
     }
@@ -194,8 +193,8 @@ def _listed(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def spoken_place(where: Georeference) -> dict[str, Any]:
-    """A georeference as named values, in the words of GDAL and the CF conventions where they have one."""
+def dump_georeference(where: Georeference) -> dict[str, Any]:
+    """A georeference as named values, with the names of GDAL and the CF conventions where they exist."""
     values: dict[str, Any] = {
         "crs_wkt": crs.gdal_wkt(where.crs),
         "crs": where.crs,
@@ -209,14 +208,14 @@ def spoken_place(where: Georeference) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
 
 
-def place_words(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of some named values that say where a scene lies; our own words only beside a known one."""
+def georeference_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that belong to a georeference; those of OURS_ONLY only beside one of the others."""
     known = "crs_wkt" in values or "GeoTransform" in values
     return {n: v for n, v in values.items() if n in PLACE and (known or n not in OURS_ONLY)}
 
 
-def understood_place(values: Mapping[str, Any]) -> Georeference:
-    """The georeference that named values give, ours or those of GDAL and rioxarray."""
+def parse_georeference(values: Mapping[str, Any]) -> Georeference:
+    """The georeference in named values, written by pdenet, GDAL or rioxarray."""
     transform = numbers(values.get("GeoTransform"))
     anchor = numbers(values.get("anchor"))
     flat = numbers(values.get("points")) or ()
@@ -239,7 +238,7 @@ def _json(values: Mapping[str, Any]) -> str:
         try:
             kept[name] = json.loads(json.dumps(value))
         except (TypeError, ValueError):
-            continue  # bytes and the like: only the format they came from could use them
+            continue  # such as bytes: of use only to the format that they came from
     return json.dumps(kept) if kept else ""
 
 
@@ -252,7 +251,7 @@ def _mapping(text: Any) -> dict[str, Any] | None:
 
 
 def _tuples(value: Any) -> Any:
-    """JSON's lists as tuples, and the number keys that JSON made texts of as numbers again."""
+    """Lists of JSON as tuples, and keys that were numbers as numbers again."""
     if isinstance(value, dict):
         return {int(name) if name.isdigit() else name: _tuples(item) for name, item in value.items()}
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

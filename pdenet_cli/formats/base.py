@@ -1,4 +1,4 @@
-"""What every file format offers: how a cube in it is recognised, opened and created."""
+"""The interface of all file formats: how a cube is recognised, opened and created."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pdenet_cli.cube import Cube, CubeMeta
 
 @dataclass(frozen=True)
 class OpenOptions:
-    """What a user may say about a file that does not say it itself."""
+    """What a user may specify about a file that does not say it itself."""
 
     variable: str | None = None  # --var: which dataset or variable holds the pixels
     axes: str | None = None  # --axes: its axes as a permutation of "brc" (bands, rows, columns)
@@ -26,11 +26,11 @@ class Format:
     """
 
     name: str
-    suffixes: tuple[str, ...]  # what an output of this format ends in; the first is the usual one
+    suffixes: tuple[str, ...]  # of outputs; the first is the usual one
     recognises: Callable[[Path, bytes], bool]  # from the path and the first kilobytes (b"" for a folder)
     open: Callable[[Path, OpenOptions], Cube]
-    create: Callable[[tuple[Path, ...], CubeMeta], Cube] | None = None  # None: only read
-    outputs: Callable[[Path], tuple[Path, ...]] = lambda path: (path,)  # the file that readers open last
-    refuse: Callable[[tuple[Path, ...], CubeMeta], None] = lambda finals, meta: None  # what it cannot hold
-    named: Callable[[Path, CubeMeta], CubeMeta] = lambda path, meta: meta  # what the name says of the layout
-    compressed: bool = False  # its files are smaller than their numbers, nobody knows by how much
+    create: Callable[[tuple[Path, ...], CubeMeta], Cube] | None = None  # None: read-only format
+    outputs: Callable[[Path], tuple[Path, ...]] = lambda path: (path,)  # files of an output; readers open the last
+    refuse: Callable[[tuple[Path, ...], CubeMeta], None] = lambda finals, meta: None  # raises if it cannot hold it
+    named: Callable[[Path, CubeMeta], CubeMeta] = lambda path, meta: meta  # the layout for this name
+    compressed: bool = False  # the size of its files is not known beforehand

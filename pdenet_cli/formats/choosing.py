@@ -15,7 +15,7 @@ from pdenet_cli.errors import FormatError
 
 @dataclass(frozen=True)
 class Variable:
-    """A named array in a file; small ones come with their value, the others with a way to their pixels."""
+    """A named array in a file; small ones with their value, others with an array to read from."""
 
     name: str
     shape: tuple[int, ...]
@@ -62,7 +62,7 @@ def choose_variable(
 
 
 def listed(variables: Sequence[Variable], most: int = 8) -> str:
-    """The variables by name, shape and type, as a sentence can hold them."""
+    """The first variables by name, shape and type, for a message."""
     if not variables:
         return "none"
     more = f" and {len(variables) - most} more" if len(variables) > most else ""
@@ -73,7 +73,7 @@ BAND_AXES = {"band", "bands", "wavelength", "wavelengths", "wl", "lambda", "spec
 ROW_AXES = {"y", "row", "rows", "line", "lines", "lat", "latitude", "northing", "downtrack", "height"}
 COLUMN_AXES = {"x", "column", "columns", "sample", "samples", "lon", "longitude", "easting", "crosstrack"}
 COLUMN_AXES |= {"width", "col", "cols"}
-# As NASA's ocean colour files, those of PACE among them, call them.
+# Names in NASA's ocean colour files, such as those of PACE.
 BAND_AXES |= {"wavelength_3d"}
 ROW_AXES |= {"number_of_lines", "number_of_scans", "scans"}
 COLUMN_AXES |= {"pixels_per_line", "pixels", "ccd_pixels"}
@@ -88,10 +88,10 @@ def choose_axes(
     names: Sequence[str] = (),
     convention: str | None = None,
 ) -> tuple[str, tuple[str, ...]]:
-    """The order of a variable's axes and, where it was not certain, a word on how it was told.
+    """The order of a variable's axes and, where it was guessed, a note on how.
 
     In this order: what the user says; the names of the dimensions; the axis as long as the list of
-    wavelengths; the format's own `convention`; the odd one out when a scene is square. Else an error.
+    wavelengths; the format's own `convention`; of a square scene, the axis of another length. Else an error.
     """
     shape = variable.shape
     if asked is not None:
@@ -125,7 +125,7 @@ def axis_called(name: str) -> str:
 
 
 def single_axis(shape: Sequence[int], names: Sequence[str]) -> int | None:
-    """Which of four axes can be left out, for it has the length 1: one of another name than ours, if there is."""
+    """Which of four axes has length 1 and can be left out, preferably one without a usual name; None if none."""
     single = [axis for axis, size in enumerate(shape) if size == 1] if len(shape) == 4 else []
     others = [axis for axis in single if axis < len(names) and axis_called(names[axis]) == "?"]
     return next(iter([*others, *single]), None)
@@ -146,13 +146,13 @@ def spelled(axes: str) -> str:
 
 
 def interleave(axes: str) -> str:
-    """The interleave that lies nearest to an order of axes: where its bands are."""
+    """The interleave nearest to an order of axes: the one with the bands at the same position."""
     return {order.index("b"): name for name, order in INTERLEAVES.items()}[axes.index("b")]
 
 
 @dataclass(frozen=True)
 class OneBand:
-    """A matrix seen as a cube of one band, its last axis."""
+    """A view of a matrix as a cube of one band, its last axis."""
 
     matrix: Sliceable
 
@@ -167,7 +167,7 @@ class OneBand:
 
 @dataclass(frozen=True)
 class FoldedPixels:
-    """A matrix of spectra seen as a cube; its pixels run down the columns of the picture, as in MATLAB.
+    """A view of a matrix of spectra as a cube; its pixels go down the columns of the picture, as in MATLAB.
 
     Its axes are (columns, rows, bands) where the pixels come first and (bands, columns, rows) elsewhere.
     """

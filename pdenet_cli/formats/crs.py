@@ -1,4 +1,4 @@
-"""Coordinate systems between the ways that formats write them: EPSG numbers, WKT, ENVI's map info."""
+"""Coordinate systems in the notations of the formats: EPSG numbers, WKT, ENVI's map info."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pyproj.exceptions import CRSError
 
 DEGREES = "EPSG:4326"
 LONGITUDE_FIRST = {"CRS84": 4326, "CRS83": 4269, "CRS27": 4267}
-"""Names for degrees that are not in EPSG's order, which a file's grid need not have, and EPSG's numbers."""
+"""OGC's names for degrees with the longitude first, and the EPSG numbers of the same datums."""
 FOOT, SURVEY_FOOT = 0.3048, 1200 / 3937  # metres
 
 
 @lru_cache(maxsize=64)
 def parsed(crs: str | None) -> pyproj.CRS | None:
-    """The coordinate system that a WKT or "EPSG:n" text stands for, None if it cannot be told."""
+    """The coordinate system of a WKT or "EPSG:n" text, None if it cannot be parsed."""
     if not crs:
         return None
     try:
@@ -28,7 +28,7 @@ def parsed(crs: str | None) -> pyproj.CRS | None:
 
 
 def number(system: pyproj.CRS) -> int | None:
-    """The EPSG number of a coordinate system, if it surely has one; of degrees, in either order of the axes."""
+    """The EPSG number of a coordinate system, None if it is not certain; degrees may have either order of axes."""
     code = system.to_epsg(min_confidence=90)
     if code is None and (known := system.to_authority(min_confidence=90)) is not None:
         return LONGITUDE_FIRST.get(known[1]) if known[0] == "OGC" else None
@@ -36,12 +36,12 @@ def number(system: pyproj.CRS) -> int | None:
 
 
 def metres(system: pyproj.CRS | None) -> float:
-    """How long the unit of a coordinate system is; 1 where it has none."""
+    """The length of the unit of a coordinate system in metres; 1 where it has none."""
     return (system.axis_info[0].unit_conversion_factor if system is not None and system.axis_info else 1.0) or 1.0
 
 
 def esri_wkt(crs: str | None) -> str | None:
-    """The text that ENVI and ArcGIS use for this coordinate system; an unknown text stays as it is."""
+    """The WKT that ENVI and ArcGIS read; an unknown text is returned unchanged."""
     system = parsed(crs)
     if system is None:
         return crs
@@ -52,7 +52,7 @@ def esri_wkt(crs: str | None) -> str | None:
 
 
 def gdal_wkt(crs: str | None) -> str | None:
-    """The WKT that GDAL, xarray and most Python tools read; an unknown text stays as it is."""
+    """The WKT that GDAL, xarray and most Python tools read; an unknown text is returned unchanged."""
     system = parsed(crs)
     return crs if system is None else system.to_wkt()
 
@@ -65,7 +65,7 @@ DATUMS = {
     "european 1950": (4230, 23000, 0),
     "geocentric datum of australia 1994": (4283, 0, 28300),
 }
-"""ENVI's datum names and the EPSG numbers of their degrees and of their UTM zones 0, north and south."""
+"""ENVI's datum names: the EPSG numbers of their degrees and, minus the zone, of UTM north and south (0: none)."""
 
 
 def from_map_info(projection: str, tail: tuple[str, ...]) -> str | None:
@@ -79,23 +79,23 @@ def from_map_info(projection: str, tail: tuple[str, ...]) -> str | None:
         base = DATUMS[plain[2]][2 if plain[1].startswith("s") else 1]
         code = f"EPSG:{base + int(plain[0])}"
         system = parsed(code) if base else None
-        # Most datums have some of the zones, and the numbers beside them are of other systems.
+        # Most datums have only some of the zones; other numbers are those of unrelated systems.
         if system is not None and re.search(rf"(UTM|MGA) zone {int(plain[0])}[NS]?$", system.name):
             return code
     return None
 
 
 UNITS = {"Meters": 1.0, "Km": 1000.0, "Feet": FOOT, "US Survey Feet": SURVEY_FOOT}
-"""ENVI's names for lengths and how many metres each is."""
+"""Lengths that pdenet writes to map info, in metres."""
 
 
 LENGTHS = UNITS | {"Yards": 3 * FOOT, "Miles": 5280 * FOOT, "Nautical Miles": 1852.0}
 ANGLES = {"Minutes": 1 / 60, "Seconds": 1 / 3600, "Radians": math.degrees(1)}
-"""What else map info may be in, in metres and in degrees."""
+"""Further units of map info: lengths in metres, angles in degrees."""
 
 
 def map_unit(projection: str, tail: tuple[str, ...]) -> float:
-    """How many units of its coordinate system the unit of an ENVI map info is; 1 where it is not said."""
+    """The factor from the unit of an ENVI map info to that of its coordinate system; 1 if it names none."""
     if from_map_info(projection, tail) is None:
         return 1.0
     sizes = ANGLES if projection.strip().lower() == "geographic lat/lon" else LENGTHS
@@ -104,14 +104,14 @@ def map_unit(projection: str, tail: tuple[str, ...]) -> float:
 
 
 def to_map_info(crs: str | None) -> tuple[str, tuple[str, ...]]:
-    """ENVI's projection name and the fields behind the pixel size for a coordinate system."""
+    """ENVI's name of a projection, and the fields of map info after the pixel size."""
     system = parsed(crs)
     if system is None:
         return "Arbitrary", ()
     if system.is_geographic:
-        # GDAL takes a unit, even the one that is meant anyway, for a reason to forget the EPSG number.
+        # With a unit, even the default one, GDAL drops the EPSG number.
         return "Geographic Lat/Lon", _datum(system) or ("units=Degrees",)
-    # GDAL believes the unit here more than the one in the WKT, so one that ENVI cannot name is not named.
+    # GDAL prefers this unit to the one in the WKT, so a unit that ENVI has no name for is left out.
     length = metres(system)
     units = tuple(f"units={name}" for name, size in UNITS.items() if math.isclose(size, length, rel_tol=1e-9))
     if system.utm_zone and _datum(system):

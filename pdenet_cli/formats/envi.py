@@ -1,4 +1,4 @@
-"""ENVI: a block of numbers and a text header beside it, which is written by SPy."""
+"""ENVI: a block of numbers and a text header beside it. SPy writes the header."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from spectral.io import envi as spy
 
 from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
+from pdenet_cli.dtypes import as_stored
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import crs, geokeys
 from pdenet_cli.formats.base import Format, OpenOptions
-from pdenet_cli.formats.envi_header import DTYPES, GEO_POINTS, OWN, RPC, UPSIDE_DOWN, Header
+from pdenet_cli.formats.envi_header import DTYPES, GEO_POINTS, OWN, RPC, UPSIDE_DOWN, EnviHeader
 from pdenet_cli.formats.raw import RawArray
-from pdenet_cli.radiometry import held
 
 DATA_SUFFIXES = (".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".cube")
 NOT_DATA = {".hdr", ".xml", ".txt", ".json", ".png", ".jpg", ".csv", ".sta", ".enp", ".partial", ".ovr"}
@@ -38,7 +38,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         is_header = _is_header(file.read(64))
     header_path = path if is_header else _header_beside(path)
     assert header_path is not None
-    header = Header.read(header_path)
+    header = EnviHeader.read(header_path)
     meta = header.meta()
     data_path = _data_beside(header_path) if is_header else path
     offset = header.integer("header offset", 0)
@@ -74,7 +74,7 @@ def _data_beside(header: Path) -> Path:
 
 
 def _claimed(header: Path, files: Iterable[Path]) -> list[Path]:
-    """Those of the files that may be the data of a header, the likeliest first."""
+    """The files that may be the data of a header, the likeliest first."""
     stem = header.stem
     same = [p for p in files if p != header and stem in (p.name, p.stem)]
     found = [p for p in same if p.suffix.lower() not in NOT_DATA]
@@ -95,7 +95,7 @@ def _outputs(path: Path) -> tuple[Path, ...]:
 
 
 def _in_the_way(data: Path, header: Path) -> list[Path]:
-    """Files of another cube that a reader would take for the data, or for the header, of this new one."""
+    """Existing files that a reader would take for the data or the header of this new cube."""
     claimed = _claimed(header, {*_neighbours(header), data.absolute()})
     older = claimed[: claimed.index(data.absolute())]
     other = _header_beside(data)
@@ -118,8 +118,8 @@ def _code(meta: CubeMeta) -> int:
 
 
 def _named(path: Path, meta: CubeMeta) -> CubeMeta:
-    said = path.suffix.lower().removeprefix(".")
-    return replace(meta, interleave=said) if said in INTERLEAVES else meta
+    suffix = path.suffix.lower().removeprefix(".")
+    return replace(meta, interleave=suffix) if suffix in INTERLEAVES else meta
 
 
 def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
@@ -133,7 +133,7 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
 
 
 def header_fields(meta: CubeMeta, code: int) -> dict[str, Any]:
-    """The header of a cube, in the order and the words of ENVI."""
+    """The header fields of a cube, in ENVI's order and under its names."""
     big = meta.dtype.newbyteorder("=") != meta.dtype
     fields: dict[str, Any] = {
         "description": _unbraced(str(meta.extra.get("description", "")).strip("{} \n")),
@@ -145,7 +145,7 @@ def header_fields(meta: CubeMeta, code: int) -> dict[str, Any]:
         "data type": code,
         "interleave": meta.interleave,
         "byte order": int(big),
-        "data ignore value": None if meta.nodata is None else _number(held(meta.nodata, meta.dtype)),
+        "data ignore value": None if meta.nodata is None else _number(as_stored(meta.nodata, meta.dtype)),
         "reflectance scale factor": meta.reflectance_scale,
         "wavelength units": meta.wavelength_units and _plain(meta.wavelength_units),
         "wavelength": meta.wavelengths,
@@ -158,16 +158,16 @@ def header_fields(meta: CubeMeta, code: int) -> dict[str, Any]:
         **_map_fields(meta),
     }
     for name, value in meta.extra.items():
-        word = _plain(name.replace("=", " ")).lower()
-        # What another format calls "map info" is not ENVI's, and knows nothing of the finer grid.
-        if word not in OWN and word not in fields:
-            fields[word] = _extra_text(value)
+        field = _plain(name.replace("=", " ")).lower()
+        # A "map info" that came with another format would be that of the coarse grid.
+        if field not in OWN and field not in fields:
+            fields[field] = _extra_text(value)
     return {name: value for name, value in fields.items() if value is not None and value != ""}
 
 
 def _map_fields(meta: CubeMeta) -> dict[str, Any]:
     where = meta.georeference
-    # An ENVI scene keeps its own words; any other gets ENVI's words for its coordinate system.
+    # An ENVI scene keeps its own text; for others, the coordinate system is converted to ENVI's.
     wkt = where.native.get("wkt") if "map info" in where.native else _plain(crs.esri_wkt(where.crs) or "")
     fields = {"coordinate system string": f"{{{wkt}}}" if wkt else None}
     if where.transform is not None:
@@ -176,12 +176,12 @@ def _map_fields(meta: CubeMeta) -> dict[str, Any]:
         mirrored = xc * yr > xr * yc
         angle = UPSIDE_DOWN if mirrored else math.degrees(math.atan2(xr, xc))
         turned = (f"rotation={angle!r}",) if angle else ()
-        # GDAL does not turn a tie point that is not the first corner, so a turned scene is tied to that one.
+        # GDAL rotates only about the first corner, so a rotated scene has its tie point there.
         column, row = (0.0, 0.0) if turned else where.anchor
         unit = 1.0 if wkt else crs.map_unit(projection, tail)
         ground = [*where.ground(column, row), math.hypot(xc, xr), math.hypot(yc, yr)]
         if unit != 1:
-            ground = [float(f"{v / unit:.15g}") for v in ground]  # the last bit was lost on reading
+            ground = [float(f"{v / unit:.15g}") for v in ground]  # reading may have changed the last bit
         tie = (column + 1, row + 1, *ground)
         fields["map info"] = (
             "{" + ", ".join((_plain(projection), *(repr(float(v)) for v in tie), *tail, *turned)) + "}"
@@ -193,20 +193,20 @@ def _map_fields(meta: CubeMeta) -> dict[str, Any]:
         points = (", ".join(repr(float(v)) for v in (p.column + 1, p.row + 1, p.y, p.x)) for p in where.points)
         fields[GEO_POINTS] = "{" + ",\n ".join(points) + "}"
     if numbers := geokeys.rpc_numbers(where.rpc):
-        # The last three say: not a part cut out of a larger scene, and not emulated.
+        # The last three mean: not cut out of a larger scene, and not emulated.
         fields[RPC] = "{" + ",\n ".join(map(repr, (*numbers, 0, 0, 0))) + "}"
     return fields
 
 
 def _refuse_misplaced(path: Path, meta: CubeMeta) -> None:
-    """Stop before anything is written if the header would put the scene elsewhere, or nowhere."""
+    """Stop before anything is written if the header cannot hold the georeference of the scene."""
     fields = header_fields(meta, _code(meta))
     where = meta.georeference
     if where.transform is not None:
         place = {n: str(v) for n, v in fields.items() if n in ("map info", "coordinate system string")}
-        again = Header(path, place).georeference()
+        again = EnviHeader(path, place).georeference()
         _, xc, xr, _, yc, yr = where.transform
-        allowed = 1e-3 * min(math.hypot(xc, yc), math.hypot(xr, yr))  # of a pixel, at the corners of the scene
+        allowed = 1e-3 * min(math.hypot(xc, yc), math.hypot(xr, yr))  # a thousandth of a pixel
         for corner in ((0, 0), (meta.columns, 0), (0, meta.rows)):
             if not math.dist(where.ground(*corner), again.ground(*corner)) <= allowed:
                 met = "ENVI's map info cannot hold a grid that is mirrored, sheared or turned like this"
@@ -225,7 +225,7 @@ def _plain(text: object) -> str:
 
 
 def _unbraced(text: str) -> str:
-    # A brace would end the field, and the lines behind it would be fields of their own.
+    # A brace would end the field, and the next lines would be read as fields.
     return text.replace("{", "(").replace("}", ")")
 
 
@@ -240,4 +240,13 @@ def _extra_text(value: Any) -> Any:
     return _plain(value)
 
 
-FORMAT = Format("ENVI", (".hdr", *DATA_SUFFIXES), _recognises, _open, _create, _outputs, _refuse, _named)
+FORMAT = Format(
+    name="ENVI",
+    suffixes=(".hdr", *DATA_SUFFIXES),
+    recognises=_recognises,
+    open=_open,
+    create=_create,
+    outputs=_outputs,
+    refuse=_refuse,
+    named=_named,
+)

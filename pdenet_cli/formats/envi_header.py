@@ -1,7 +1,6 @@
-"""What an ENVI header says, as real tools write it.
+"""ENVI headers as real tools write them.
 
-Read by our own few lines, because SPy stops at a byte-order mark, at an unknown data type and at what other tools
-leave out.
+Not parsed by SPy, which stops at a byte-order mark, at an unknown data type and where a field is missing.
 """
 
 from __future__ import annotations
@@ -23,34 +22,34 @@ from pdenet_cli.georeference import Georeference, GroundPoint
 DTYPES = {int(code): np.dtype(kind) for code, kind in spy.dtype_map}
 MAX_HEADER_BYTES = 64 << 20
 
-# What the header says about the layout of this one file: never carried over to another.
+# Fields about the layout of this one file: never copied to another.
 LAYOUT = {"samples", "lines", "bands", "data type", "interleave", "byte order", "header offset", "file type"}
 LAYOUT |= {"file compression", "major frame offsets", "minor frame offsets"}
 
-# What has a place of its own in CubeMeta; all other fields are kept as they are.
+# Fields with a counterpart in CubeMeta; all others are kept unchanged.
 KNOWN = {"wavelength", "wavelength units", "fwhm", "bbl", "band names", "default bands", "data ignore value"}
 KNOWN |= {"reflectance scale factor", "data gain values", "data offset values"}
 KNOWN |= {"map info", "coordinate system string"}
 
-UPSIDE_DOWN = 180.0  # as a rotation it means, to GDAL and so to us, rows that go north: not half a turn
+UPSIDE_DOWN = 180.0  # GDAL reads this rotation as rows that go north, not as half a turn
 
 GEO_POINTS = "geo points"  # column, row, latitude, longitude of each
 
-RPC = "rpc info"  # ninety numbers in GeoTIFF's order, then the row and the column that the scene was cut out at
+RPC = "rpc info"  # ninety numbers in GeoTIFF's order, then row and column if the scene was cut out of a larger one
 
 OWN = LAYOUT | KNOWN | {RPC}
 
 
 @dataclass(frozen=True)
-class Header:
+class EnviHeader:
     """The fields of an ENVI header: lower-case names, values as text, lists still in their braces."""
 
     path: Path
     fields: dict[str, str]
 
     @classmethod
-    def read(cls, path: Path) -> Header:
-        """The header in `path` as real tools write it: any line ends, any case, comments, a BOM."""
+    def read(cls, path: Path) -> EnviHeader:
+        """The header in `path`: any line ends, any case, with comments or a byte-order mark."""
         if path.stat().st_size > MAX_HEADER_BYTES:
             raise FormatError(f"{path}: {path.stat().st_size:,} bytes are too many for an ENVI header.")
         raw = path.read_bytes()
@@ -79,7 +78,7 @@ class Header:
         return cls(path, fields)
 
     def meta(self) -> CubeMeta:
-        """All that the header says of its cube; what cannot be trusted is refused or noted."""
+        """The metadata of the cube; what cannot be trusted is refused or noted."""
         kind = self.fields.get("file type", "").lower()
         if "spectral library" in kind:
             raise FormatError(f"{self.path}: a spectral library, not a cube.")
@@ -94,7 +93,7 @@ class Header:
         good = self.numbers("bbl")
         bands = self.size("bands")
         where = replace(self.georeference(), rpc=self.rpc())
-        # Beside a grid of its own, a scene keeps them as words.
+        # Points beside a transform stay in `extra`.
         known = OWN | ({GEO_POINTS} if where.points else set())
         doubts = {
             "no byte order in the header: little-endian assumed": "byte order" not in self.fields,
@@ -147,12 +146,12 @@ class Header:
             points = self.points()
             known = crs.parsed(system)
             if points and not (known is not None and known.is_geographic):
-                system = crs.DEGREES  # which they are in, whatever the pixels are
+                system = crs.DEGREES  # points are always in degrees
             return Georeference(crs=system, points=points)
         turned = next((t.partition("=")[2] for t in items[7:] if t.lower().startswith("rotation")), "")
         try:
             column, row, x, y, width, height = (float(item) for item in items[1:7])
-            rotation = float(turned.strip() or 0)  # some tools name it and say nothing
+            rotation = float(turned.strip() or 0)  # some tools leave it empty
         except ValueError:
             return Georeference(crs=system, native={"map info": (items[0], items[7:])})
         angle = math.radians(rotation)
@@ -173,14 +172,14 @@ class Header:
 
     @property
     def projection(self) -> str:
-        """What map info calls its coordinate system, with its datum; empty where it has none."""
+        """The name of the coordinate system in map info, with its datum; empty if there is none."""
         items = self.items("map info") or ()
         if len(items) < 7 or items[0].lower() == "arbitrary":
             return ""
         return ", ".join((items[0], *(word for word in items[7:] if "=" not in word)))
 
     def points(self) -> tuple[GroundPoint, ...]:
-        """Its ground control points, in degrees; none where the numbers are not four for each."""
+        """The ground control points, in degrees; none if the numbers are not groups of four."""
         numbers = self.numbers(GEO_POINTS) or ()
         if len(numbers) % 4:
             return ()
@@ -189,7 +188,7 @@ class Header:
         return tuple(GroundPoint(column - 1, row - 1, x, y) for column, row, y, x in fours)
 
     def rpc(self) -> dict[str, str] | None:
-        """Its rational polynomials by GDAL's names; none for a scene that was cut out of the one they speak of."""
+        """The rational polynomials by GDAL's names; None for a scene cut out of a larger one."""
         numbers = self.numbers(RPC) or ()
         whole = all(map(math.isfinite, numbers)) and not any(numbers[geokeys.RPC_LENGTH :][:2])
         return geokeys.named_rpc(numbers) if whole else None
@@ -238,7 +237,7 @@ class Header:
 
 
 def zero_based(bands: Sequence[float] | None, count: int) -> tuple[int, ...] | None:
-    """Bands that a file counts from 1 as we count them; None where one is not among the `count` there are."""
+    """Band numbers counted from 1 as numbers counted from 0; None if one is not between 1 and `count`."""
     if bands is None or not all(1 <= b <= count and b == int(b) for b in bands):
         return None
     return tuple(int(b) - 1 for b in bands)

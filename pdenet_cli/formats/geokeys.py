@@ -1,4 +1,4 @@
-"""GeoTIFF: between the tags that place a picture on the ground and a Georeference."""
+"""GeoTIFF: conversion between its tags and a Georeference."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ GEOGRAPHIC, GEOGRAPHIC_CITATION = 2048, 2049
 DATUM, PROJECTED, PROJECTED_CITATION = 2050, 3072, 3073
 ANGLE, DEGREE, MERIDIAN, GREENWICH, MERIDIAN_LONGITUDE = 2054, 9102, 2051, 8901, 2061
 USER_DEFINED = 32767
-ESRI = "ESRI PE String = "  # how ArcGIS, and GDAL after it, put a WKT where only a name was foreseen
+ESRI = "ESRI PE String = "  # prefix of a WKT that ArcGIS and GDAL put in place of a name
 
 RPC_AXES = ("LINE", "SAMP", "LAT", "LONG", "HEIGHT")
 RPC_ERRORS = ("ERR_BIAS", "ERR_RAND")
 RPC_NUMBERS = (*(f"{a}_OFF" for a in RPC_AXES), *(f"{a}_SCALE" for a in RPC_AXES))
-RPC_LISTS = ("LINE_NUM_COEFF", "LINE_DEN_COEFF", "SAMP_NUM_COEFF", "SAMP_DEN_COEFF")  # of 20 each
+RPC_LISTS = ("LINE_NUM_COEFF", "LINE_DEN_COEFF", "SAMP_NUM_COEFF", "SAMP_DEN_COEFF")  # 20 numbers each
 RPC_LENGTH = len(RPC_NUMBERS) + 20 * len(RPC_LISTS)
 
 
 def georeference(tags: Mapping[int, Any]) -> Georeference:
-    """Where the tags of a GeoTIFF place its picture."""
+    """The georeference in the tags of a GeoTIFF."""
     directory = [int(number) for number in _numbers(tags, DIRECTORY) if 0 <= number < 65536]
     doubles, texts = list(_numbers(tags, DOUBLES)), tags.get(TEXTS)
     texts = texts if isinstance(texts, str) else ""
@@ -69,14 +69,14 @@ def georeference(tags: Mapping[int, Any]) -> Georeference:
 
 
 def is_unknown(where: Georeference) -> bool:
-    """Whether the keys of a GeoTIFF speak of a coordinate system that could not be told."""
+    """Whether the keys of a GeoTIFF describe a coordinate system that is not known here."""
     directory = where.native.get("geo keys", {}).get(str(DIRECTORY), ())
     named = {entry[0] for entry in _groups(directory[4:], 4)} - {RASTER_TYPE}
     return where.crs is None and bool(named)
 
 
 def tags(where: Georeference) -> dict[int, Any]:
-    """The tags that place a picture there: numbers as lists of float (short keys: of int), texts as str."""
+    """The tags for a georeference: numbers as lists of float (the directory: of int), texts as str."""
     kept = where.native.get("geo keys")
     found = {int(code): value for code, value in kept.items()} if kept else _new_keys(where)
     half = 0.5 if where.pixel_is_point else 0.0
@@ -100,7 +100,7 @@ def tags(where: Georeference) -> dict[int, Any]:
 
 
 def _numbers(tags: Mapping[int, Any], code: int) -> tuple[float, ...]:
-    """The numbers of a tag, none if the file has something else there."""
+    """The numbers of a tag; empty if it holds something else."""
     value = tags.get(code)
     if value is None or isinstance(value, (str, bytes)):
         return ()
@@ -109,12 +109,12 @@ def _numbers(tags: Mapping[int, Any], code: int) -> tuple[float, ...]:
 
 
 def _groups(values: Sequence[Number], size: int) -> Iterator[tuple[Number, ...]]:
-    """The values, `size` at a time; what remains at the end is left out."""
+    """The values in groups of `size`; an incomplete group at the end is left out."""
     return zip(*[iter(values)] * size, strict=False)
 
 
 def _moved(transform: Transform, columns: float, rows: float) -> Transform:
-    """The transform that counts its pixels from another origin."""
+    """The transform with its origin moved by some columns and rows."""
     x, xc, xr, y, yc, yr = transform
     return x + xc * columns + xr * rows, xc, xr, y + yc * columns + yr * rows, yc, yr
 
@@ -132,7 +132,7 @@ def _keys(directory: Sequence[int], doubles: Sequence[float], texts: str) -> dic
 
 
 def _from_greenwich(keys: Mapping[int, Any]) -> bool:
-    """Whether longitudes count from where they usually do; another meridian may have a number or only a place."""
+    """Whether longitudes count from Greenwich; another meridian is given by its code or its longitude."""
     return keys.get(MERIDIAN, GREENWICH) in (0, GREENWICH) and not keys.get(MERIDIAN_LONGITUDE, 0)
 
 
@@ -164,30 +164,30 @@ PARAMETERS = {
     "y_0": (3083, 3087, 3091),
     "k_0": (3092, 3093),
 }
-"""PROJ's names for the common projections and their parameters, and the keys that may hold each."""
+"""PROJ's names for the parameters of common projections, and the keys that may hold each."""
 
 METRES = {9001: 1.0, 9002: crs.FOOT, 9003: crs.SURVEY_FOOT, 9036: 1000.0}
-"""How long the metre, the foot, the US survey foot and the kilometre are, by their EPSG numbers."""
+"""Metre, foot, US survey foot and kilometre in metres, by their EPSG numbers."""
 
 
 def _from_parameters(keys: Mapping[int, Any]) -> str | None:
-    """The WKT of a projection that is spelled out key by key, None if it is not a common one."""
+    """The WKT of a projection given by its parameters, None if it is not a common one."""
     method, utm = METHODS.get(keys.get(3075, 0)), keys.get(3074, 0)
-    unit = keys.get(3076) or 9001  # 0: not said
+    unit = keys.get(3076) or 9001  # 0: not given
     metres = keys.get(3077) if unit == USER_DEFINED else METRES.get(unit)
     if not metres:
         return None
     words = [f"+proj={method}"]
     for name, places in PARAMETERS.items():
-        size = metres if name in ("x_0", "y_0") else 1  # PROJ wants these two in metres whatever the unit
+        size = metres if name in ("x_0", "y_0") else 1  # PROJ wants these two always in metres
         words += [f"+{name}={keys[key] * size!r}" for key in places if isinstance(keys.get(key), (int, float))][:1]
     if method == "eqc":
         words = [word.replace("lat_1", "lat_ts") for word in words]
-    if method == "stere":  # its latitude is the one that is true to scale, the centre is a pole
+    if method == "stere":  # polar: the latitude is that of true scale, the centre is a pole
         pole = math.copysign(90, keys[3081])
         words = [word.replace("lat_0", "lat_ts") for word in words if abs(keys[3081]) < 90 or "lat_0" not in word]
         words.append(f"+lat_0={pole}")
-    if keys.get(3075) == 9:  # Lambert's cone through one parallel: PROJ wants it named twice
+    if keys.get(3075) == 9:  # Lambert with one parallel: PROJ wants it as lat_1 too
         words += [word.replace("lat_0", "lat_1") for word in words if "lat_0" in word]
     if 16001 <= utm <= 16160:
         words = [f"+proj=utm +zone={utm % 100}", "+south" if utm > 16100 else ""]
@@ -200,7 +200,7 @@ def _from_parameters(keys: Mapping[int, Any]) -> str | None:
 
 
 def _base(keys: Mapping[int, Any]) -> pyproj.CRS:
-    """The latitudes and longitudes below a projection: by their number, their datum's, or their ellipsoid."""
+    """The geographic system of a projection: by its number, its datum's number, or its ellipsoid."""
     if 0 < keys.get(GEOGRAPHIC, 0) < USER_DEFINED:
         return pyproj.CRS.from_epsg(keys[GEOGRAPHIC])
     if 0 < keys.get(DATUM, 0) < USER_DEFINED:
@@ -213,7 +213,7 @@ def _new_keys(where: Georeference) -> dict[int, Any]:
     """The three key tags for a coordinate system that came from another format."""
     system = crs.parsed(where.crs)
     if system is not None and system.is_compound:
-        system = system.sub_crs_list[0]  # heights stay behind
+        system = system.sub_crs_list[0]  # without heights
     raster = 2 if where.pixel_is_point else 1
     if system is None:
         return _encoded({RASTER_TYPE: raster}) if where.pixel_is_point else {}
@@ -230,7 +230,7 @@ def _encoded(keys: Mapping[int, Any]) -> dict[int, Any]:
     directory, texts = [1, 1, 0, len(keys)], ""
     for key, value in sorted(keys.items()):
         if isinstance(value, str):
-            # A bar ends each text, and only ASCII is allowed.
+            # Texts end with a bar, and only ASCII is allowed.
             value = value.encode("ascii", "replace").decode().replace("|", "/") + "|"
             directory += [key, TEXTS, len(value), len(texts)]
             texts += value
@@ -240,7 +240,7 @@ def _encoded(keys: Mapping[int, Any]) -> dict[int, Any]:
 
 
 def rpc_numbers(rpc: Mapping[str, str] | None) -> list[float]:
-    """The ninety numbers of rational polynomials in the order of GeoTIFF and of ENVI, none if some are missing."""
+    """The ninety numbers of rational polynomials in the order of GeoTIFF and ENVI; empty if some are missing."""
     if rpc is None or not {*RPC_NUMBERS, *RPC_LISTS} <= rpc.keys():
         return []
     numbers = [float(part) for name in (*RPC_NUMBERS, *RPC_LISTS) for part in rpc[name].split()]

@@ -1,4 +1,4 @@
-"""Outputs that are never half there: they grow beside their final names and are renamed when they are whole."""
+"""Outputs that are never incomplete: they are written to hidden files and renamed when they are complete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pdenet_cli.formats.base import Format
 
 try:
     import fcntl
-except ImportError:  # Windows: there, two runs that write the same output are not kept apart
+except ImportError:  # Windows: two runs that write the same output are not detected there
     fcntl = None  # type: ignore[assignment]
 
 PARTIAL = ".partial"
@@ -24,7 +24,7 @@ PARTIAL = ".partial"
 
 @dataclass(frozen=True)
 class Output:
-    """A cube on its way to `path`: the files it will be, and the hidden ones it grows in."""
+    """A cube to be written to `path`: its final files, and the hidden partial ones."""
 
     path: Path
     format: Format
@@ -38,20 +38,20 @@ class Output:
         return tuple(beside(final) for final in self.finals)
 
     def refuse_folders(self) -> None:
-        """Stop where a folder has the name of an output: only a cube of the same format is replaced."""
+        """Stop if an output has the name of a folder that is not a cube of the same format."""
         for final in self.finals:
             if _is_there(final) and final.is_dir() and not self.format.recognises(final, b""):
                 raise OutputError(f"{final} is a folder that holds no {self.format.name} cube. Use another name.")
 
     def refuse(self, meta: CubeMeta) -> None:
-        """Stop before anything is written if the format cannot say what `meta` says, or not under this name."""
+        """Stop before anything is written if the format cannot hold such a cube, or not under this name."""
         if min(meta.shape()) < 1 or meta.interleave not in INTERLEAVES:
             what = f"{' x '.join(map(str, meta.shape()))} values, {meta.interleave}"
             raise OutputError(f"{self.path}: no cube can be made of {what}.")
         self.format.refuse(self.finals, meta)
 
     def create(self, meta: CubeMeta) -> Cube:
-        """The cube, ready to be written by windows; pixels of a broken-off attempt are still in it."""
+        """The cube, ready to be written by windows; it keeps the pixels of an interrupted run."""
         assert self.format.create is not None
         try:
             return self.format.create(self.parts, self.format.named(self.path, meta))
@@ -59,25 +59,25 @@ class Output:
             raise unwritable(self.path, error) from error
 
     def commit(self) -> None:
-        """Give the files their names, the one that readers open last; those already renamed are left."""
+        """Rename the partial files, those not renamed yet; last the one that readers open."""
         self.refuse_folders()
         for part, final in zip(self.parts, self.finals, strict=True):
             if part.exists():
                 rename(part, final)
 
     def discard(self) -> None:
-        """Remove what has grown so far."""
+        """Remove the partial files."""
         for part in self.parts:
             remove(part)
 
 
 def beside(final: Path) -> Path:
-    """Where an output grows until it is whole: a hidden neighbour, so that the last step is a rename."""
+    """The hidden file that an output is written to until it is complete, in the same folder for the rename."""
     return final.with_name(f".{final.name}{PARTIAL}")
 
 
 def refuse_existing(finals: tuple[Path, ...], overwrite: bool) -> None:
-    """Stop before any work if an output is there already, or its folder is not."""
+    """Stop before any work if an output exists already, or its folder does not or cannot be written to."""
     for final in finals:
         if (_is_there(final) or final.is_symlink()) and not overwrite:
             raise OutputError(f"{final} exists. Use --overwrite to replace it.")
@@ -88,10 +88,7 @@ def refuse_existing(finals: tuple[Path, ...], overwrite: bool) -> None:
 
 
 def refuse_small_disk(folder: Path, sizes: Mapping[Path, int]) -> None:
-    """Stop before any work if a folder has no room for all of its files that will be so large.
-
-    What they hold already needs no more room.
-    """
+    """Stop before any work if the disk has no space for files of these sizes, minus what they take already."""
     needed = sum(max(0, size - _on_disk(path)) for path, size in sizes.items())
     free = shutil.disk_usage(folder).free
     if needed > free:
@@ -99,28 +96,28 @@ def refuse_small_disk(folder: Path, sizes: Mapping[Path, int]) -> None:
 
 
 def _on_disk(path: Path) -> int:
-    """The bytes that a file takes, 0 if it is not there; one with gaps takes less than its size."""
+    """The bytes that a file takes on disk, 0 if it does not exist; a sparse one takes less than its size."""
     try:
-        known = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return 0
-    return 512 * getattr(known, "st_blocks", known.st_size // 512)
+    return 512 * getattr(status, "st_blocks", status.st_size // 512)
 
 
 def refuse_scenes(finals: Sequence[Path], scenes: Sequence[Path]) -> None:
-    """Stop where an output would replace a file of a scene, or become a part of a folder that is one."""
+    """Stop if an output would replace a file of a scene, or lie inside a folder that is one."""
     for final in finals:
         for scene in scenes:
             if is_same(final, scene):
                 raise OutputError(f"{final} is the scene itself. Give the output another name.")
             inside = scene.is_dir() and scene.resolve() in final.resolve().parents
-            # To a folder of pictures, a file of another kind is nothing.
+            # A folder of pictures may hold files of other kinds.
             if inside and (final.suffix.lower() == ".png" or not any(scene.rglob("*.[pP][nN][gG]"))):
                 raise OutputError(f"{final} is inside the scene {scene.resolve().name}. Write it elsewhere.")
 
 
 def is_same(one: Path, other: Path) -> bool:
-    """Whether both are there and are one file or folder, whatever they are called."""
+    """Whether both exist and are the same file or folder, whatever their names."""
     return _is_there(one) and _is_there(other) and one.samefile(other)
 
 
@@ -132,34 +129,34 @@ def _is_there(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder is there; no, too, where the system does not let us look."""
+    """Whether there is such a folder; False also where the system does not let us look."""
     with contextlib.suppress(OSError):
         return path.is_dir()
     return False
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file is there; no, too, where the system does not let us look."""
+    """Whether there is such a file; False also where the system does not let us look."""
     with contextlib.suppress(OSError):
         return path.is_file()
     return False
 
 
 def refuse_folders(files: tuple[Path, ...]) -> None:
-    """Stop before any work if a folder has the name of a file: not even --overwrite empties a folder."""
+    """Stop before any work if one of the files is a folder: not even --overwrite replaces a folder."""
     for file in files:
         if _is_there(file) and file.is_dir():
             raise OutputError(f"{file} is a folder. Give the name of a file in it.")
 
 
 @contextlib.contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Keep other runs away from the outputs that this file stands for; where it is empty, it goes afterwards.
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock on this file, so that no other run writes the same outputs; an empty file is removed then.
 
-    A killed run holds nothing, whatever file it leaves. Where there are no such locks (Windows), neither does a
-    living one: an open file could not be removed in the end.
+    The lock of a killed run ends with it, even if the file stays. There are no locks on Windows, where an open
+    file could not be removed.
     """
-    with contextlib.nullcontext() if fcntl is None else _locked(path):
+    with contextlib.nullcontext() if fcntl is None else _lock_file(path):
         try:
             yield
         finally:
@@ -168,7 +165,7 @@ def held(path: Path) -> Iterator[None]:
                     path.unlink()
 
 
-def _locked(path: Path) -> TextIO:
+def _lock_file(path: Path) -> TextIO:
     """The file, opened and locked; OutputError if another run has it."""
     while True:
         try:
@@ -186,15 +183,15 @@ def _locked(path: Path) -> TextIO:
             pass
         except OSError:
             return file  # a file system without locks
-        file.close()  # a run that ended took it away after it was opened: this lock is of nothing
+        file.close()  # another run removed the file after we opened it: the lock is void, try again
 
 
 def write_beside(path: Path, content: bytes | str, *, overwrite: bool = False) -> None:
-    """Write a small file as outputs are written: refused if it exists, never half there."""
+    """Write a small file as outputs are written: refused if it exists, never incomplete."""
     refuse_folders((path,))
     refuse_existing((path,), overwrite)
     part = beside(path)
-    # A text may name a file whose own name is no text: some bytes of old archives and shares are not UTF-8.
+    # A text may contain file names, and those of old archives and shares may not be UTF-8.
     raw = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     try:
         part.write_bytes(raw)
@@ -207,7 +204,7 @@ def write_beside(path: Path, content: bytes | str, *, overwrite: bool = False) -
 
 
 def rename(part: Path, final: Path) -> None:
-    """Put a finished file in the place of a file of its name, and a finished folder in that of anything."""
+    """Give a finished file or folder its final name, replacing what is there."""
     if part.is_dir():
         remove(final)
     if part.is_file():
@@ -217,7 +214,7 @@ def rename(part: Path, final: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder that may not be there; of a link, not what it leads to."""
+    """Remove a file, a folder or a link (not its target), if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -225,7 +222,7 @@ def remove(path: Path) -> None:
 
 
 def unwritable(path: Path, error: OSError, left: str = "No partial file was left.") -> PdenetError:
-    """The one line for a write that the system refused, and what is `left` of the output."""
+    """The error for a write that the system refused; `left` says what remains of the output."""
     if isinstance(error, PdenetError):
         return error
     return OutputError(f"{path}: cannot be written ({error.strerror or error}). {left}")

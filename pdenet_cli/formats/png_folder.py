@@ -1,4 +1,4 @@
-"""A folder with one grey PNG per band, as the CAVE scenes come; only read."""
+"""A folder with one grey PNG per band, such as the CAVE scenes; read-only."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import numpy as np
 from pdenet_cli.cube import Cube, CubeMeta, Pixels
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.base import Format, OpenOptions
-from pdenet_cli.formats.limits import refuse_large_block, refuse_lie
+from pdenet_cli.formats.limits import refuse_impossible_size, refuse_large_block
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-CHANNELS = {0: 1, 2: 3, 4: 2, 6: 4}  # by PNG's colour types; 3, a palette, is no number of light
-KEPT_BYTES = 256 << 20
+CHANNELS = {0: 1, 2: 3, 4: 2, 6: 4}  # by PNG's colour types, without palettes (3)
+KEPT_BYTES = 256 << 20  # decoded bands are kept if all of them take no more than this
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
-UNSEEN = ("thumbs.db", "desktop.ini", "__macosx")  # what systems put into folders and archives beside the pictures
+SYSTEM_FILES = ("thumbs.db", "desktop.ini", "__macosx")  # left in folders and archives by operating systems
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,11 @@ def _pictures(folder: Path) -> list[Path]:
 
 
 def _scenes(folder: Path) -> list[Path]:
-    """The folders of PNGs that a folder wraps; none where it shows anything else, maybe what they show."""
-    seen = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".") and p.name.lower() not in UNSEEN]
-    return seen if all(p.is_dir() and _pictures(p) for p in seen) else []
+    """The folders of PNGs in a folder; empty if it holds anything else."""
+    inside = [
+        p for p in sorted(folder.iterdir()) if not p.name.startswith(".") and p.name.lower() not in SYSTEM_FILES
+    ]
+    return inside if all(p.is_dir() and _pictures(p) for p in inside) else []
 
 
 def _open(path: Path, options: OpenOptions) -> Cube:
@@ -111,7 +113,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     rows, columns, dtype, channels = heads[0]
     array = PngBands(files, dtype, (rows, columns))
     if channels > 1:
-        array.band(0)  # a folder of photographs shows itself at once
+        array.band(0)  # refuses a folder of colour pictures at once
     wavelengths = _wavelengths(files)
     if len(files) == 31 and all(re.search(r"_ms_\d\d$", file.stem) for file in files):
         wavelengths = tuple(float(nm) for nm in range(400, 701, 10))
@@ -126,12 +128,12 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         band_names=tuple(file.stem for file in files),
         notes=notes,
     )
-    # Not the folder: what else is in it, a result of ours perhaps, is nothing to the scene.
+    # Not the folder: other files in it, such as outputs, are not part of the scene.
     return Cube(path, meta, array, options.axes or "brc", files=files)
 
 
 def _bands(folder: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """The PNGs of the longest series, those whose names differ in one number, in its order."""
+    """The PNGs of the longest series, whose names differ in one number, in the order of that number; and notes."""
     series: dict[tuple[str, str], list[tuple[float, Path]]] = defaultdict(list)
     for file in _pictures(folder):
         for number in NUMBER.finditer(file.stem):
@@ -160,14 +162,14 @@ def _bands(folder: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
 
 
 def _wavelengths(files: Sequence[Path]) -> tuple[float, ...] | None:
-    """Those that names such as scene_400nm say."""
+    """The wavelengths in names such as scene_400nm."""
     found = [re.search(r"(\d+(?:\.\d+)?)[ _-]?nm(?![a-z])", file.stem, re.IGNORECASE) for file in files]
-    said = [float(match[1]) for match in found if match]
-    return tuple(said) if len(set(said)) == len(files) else None
+    wavelengths = [float(match[1]) for match in found if match]
+    return tuple(wavelengths) if len(set(wavelengths)) == len(files) else None
 
 
 def _head(file: Path) -> tuple[int, int, np.dtype[Any], int]:
-    """Rows, columns, type and channels by the PNG's first bytes, if the file can hold that much."""
+    """Rows, columns, type and channels from the PNG's first bytes, if the file can hold that much."""
     with file.open("rb") as opened:
         head = opened.read(33)
     if head[:8] != SIGNATURE or len(head) < 33 or head[12:16] != b"IHDR":
@@ -177,9 +179,11 @@ def _head(file: Path) -> tuple[int, int, np.dtype[Any], int]:
         raise FormatError(f"{file}: a PNG with {bits} bits of colour type {colour} is not a band.")
     dtype = np.dtype("u2" if bits == 16 else "u1")
     nbytes = dtype.itemsize * CHANNELS[colour]
-    refuse_lie(file, "the picture", (rows, columns), max(1, nbytes * min(bits, 8) // 8), file.stat().st_size)
+    refuse_impossible_size(
+        file, "the picture", (rows, columns), max(1, nbytes * min(bits, 8) // 8), file.stat().st_size
+    )
     refuse_large_block(file, "the picture", rows * columns * nbytes)
     return rows, columns, dtype, CHANNELS[colour]
 
 
-FORMAT = Format("PNG folder", (), _recognises, _open)
+FORMAT = Format(name="PNG folder", suffixes=(), recognises=_recognises, open=_open)

@@ -1,4 +1,4 @@
-"""Pixels that lie in a file as one plain block: ENVI data, and whatever we write ourselves."""
+"""Pixels stored in a file as one uncompressed block: ENVI data, and nearly everything that pdenet writes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import numpy as np
 from pdenet_cli.cube import Pixels
 from pdenet_cli.formats.output import refuse_small_disk
 
-# What a file system answers that cannot reserve room, and does not mean that there is none.
+# Errors of a file system that cannot reserve space, as opposed to one that is full.
 UNABLE = {errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
-GAP = 1 << 18  # bytes: to read less than these takes no longer than to leave them out
+GAP = 1 << 18  # bytes; smaller gaps are read over, as skipping them takes as long
 
 
 @dataclass(frozen=True)
 class RawArray:
-    """A block of numbers in a file; each access maps the file, copies what it needs, and lets go.
+    """A block of numbers in a file; each access maps the file, copies a part, and closes it again.
 
-    So nothing stays open, and the pages of a scene larger than memory do not pile up in the process.
+    So nothing stays open, and the pages of a scene larger than memory do not accumulate in the process.
     """
 
     path: Path
@@ -44,13 +44,13 @@ class RawArray:
         return self._picked(ranges, apart[-1], key) if apart else np.array(self._map("r")[key])
 
     def _picked(self, ranges: list[range], axis: int, key: tuple[slice, ...]) -> Pixels:
-        """What lies far apart along an axis, read run by run: of a map, the system would read what is between."""
+        """Parts that lie far apart along an axis, read one by one; mapped, the gaps would be read too."""
         outer, inner = self.shape[: axis + 1], self.shape[axis + 1 :]
         size = math.prod(inner) * self.dtype.itemsize
         picked = np.empty([len(some) for some in ranges], self.dtype)
         places, wanted = np.ndindex(picked.shape[: axis + 1]), product(*ranges[: axis + 1])
         with self.path.open("rb", buffering=0) as file:
-            if hasattr(os, "posix_fadvise"):  # else the system reads on behind each run, up to megabytes
+            if hasattr(os, "posix_fadvise"):  # else the system reads ahead after each part, up to megabytes
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
             for place, index in zip(places, wanted, strict=True):
                 file.seek(self.offset + int(np.ravel_multi_index(index, outer)) * size)
@@ -64,20 +64,20 @@ class RawArray:
         return np.memmap(self.path, self.dtype, mode, self.offset, self.shape)
 
     def reserve(self) -> None:
-        """Claim the block's bytes on disk, leaving those already there as they are.
+        """Reserve the block's bytes on disk; bytes that are there already stay as they are.
 
-        A mapped write to a full disk kills the process, so a disk too small must show before the first one.
+        A mapped write to a full disk kills the process, so a full disk must be noticed before the first write.
         """
         size = self.offset + self.nbytes
         refuse_small_disk(self.path.parent, {self.path: size})
         self.path.touch()
-        with self.path.open("r+b") as file:  # where the C library does the reserving, it refuses to append
+        with self.path.open("r+b") as file:  # not "ab": the C library's own fallocate refuses it
             if not _reserved(file.fileno(), size):
-                file.truncate(max(size, file.seek(0, os.SEEK_END)))  # HDF5 keeps its own words behind the pixels
+                file.truncate(max(size, file.seek(0, os.SEEK_END)))  # HDF5 keeps metadata behind the pixels
 
 
 def _reserved(descriptor: int, size: int) -> bool:
-    """Whether the system could claim the first `size` bytes of a file; a full disk is an error."""
+    """Whether the system could reserve the first `size` bytes of a file; a full disk is an error."""
     if not hasattr(os, "posix_fallocate"):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Zarr v2 and v3: a folder of chunks; the only output of ours that is compressed. Written as v2, for GDAL."""
+"""Zarr v2 and v3: a folder of compressed chunks. Written as v2, for GDAL."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import Variable
 from pdenet_cli.formats.labelled import swaths
 from pdenet_cli.formats.labelled.ground_grid import GroundGrid
-from pdenet_cli.formats.limits import refuse_large_block, refuse_lie
+from pdenet_cli.formats.limits import refuse_impossible_size, refuse_large_block
 
 FILL, DIMENSIONS = "_FillValue", "_ARRAY_DIMENSIONS"
 HEADERS = ("zarr.json", ".zarray", ".zgroup")
 MOST_ARRAYS = 2_000
-DEEPEST = 8
-SMALL_BYTES = 1 << 20
+DEEPEST = 8  # levels of groups
+SMALL_BYTES = 1 << 20  # arrays up to this size may be read as metadata
 CHUNK_SIDE, CHUNK_BYTES = 64, 4 << 20
 
-# Anything else might run code on reading, as the `pickle` codec does.
+# Other codecs might run code on reading, as `pickle` does.
 CODECS = {"bytes", "transpose", "gzip", "zstd", "blosc", "crc32c", "sharding_indexed", "zlib", "lz4", "bz2"}
 CODECS |= {"lzma", "shuffle", "delta", "fixedscaleoffset", "bitround", "astype", "packbits", "quantize"}
 
 
 @dataclass(frozen=True)
-class GuardedArray:
-    """An array whose damaged chunks show as one line when they are met."""
+class ZarrArray:
+    """An array that raises a FormatError for damaged chunks."""
 
     path: Path
     array: Any
@@ -64,7 +64,7 @@ class GuardedArray:
 
 @dataclass(frozen=True)
 class Folder:
-    """A Zarr hierarchy read from its own small JSON files, which tell all that has to be checked."""
+    """A Zarr hierarchy, read from its JSON headers, so that they can be checked before zarr opens it."""
 
     path: Path
 
@@ -142,7 +142,7 @@ class Folder:
         return {n: _number(v) if n == FILL else v for n, v in found.items()} if isinstance(found, dict) else {}
 
     def fill(self, name: str) -> float | None:
-        """What stands where no chunk was written, if the header has a number for it."""
+        """The fill value of chunks that are not stored, if it is a number."""
         value = self.header(name).get("fill_value")
         found = None if isinstance(value, bool) else words.numbers(value)
         return found[0] if found else None
@@ -163,8 +163,8 @@ class Folder:
             return None
         return self.array(name)[(slice(None),) * len(variable.shape)].tolist()
 
-    def array(self, name: str) -> GuardedArray:
-        """The pixels of an array, if they are there and only known codecs packed them."""
+    def array(self, name: str) -> ZarrArray:
+        """The pixels of an array, if they are stored there and only by known codecs."""
         zarr = _zarr()
         variable = self.variable(name)
         if variable.dtype is None:
@@ -174,27 +174,27 @@ class Folder:
             if codec.removeprefix("numcodecs.") not in CODECS:
                 raise FormatError(f"{self.path}: {label} uses the codec '{codec}', which is not read.")
         place = self._place(name)
-        refuse_lie(self.path, label, variable.shape, itemsize, _stored(place), sparse=True)
+        refuse_impossible_size(self.path, label, variable.shape, itemsize, _stored(place), sparse=True)
         array = zarr.open_array(str(place), mode="r", zarr_format=2 if (place / ".zarray").is_file() else 3)
         refuse_large_block(self.path, label, math.prod(array.shards or array.chunks) * itemsize)
-        return GuardedArray(self.path, array)
+        return ZarrArray(self.path, array)
 
 
 def _number(fill: Any) -> Any:
-    """A `_FillValue` as a number again, if it is one that xarray wrote."""
+    """A `_FillValue` as a number, if xarray has encoded it as base64."""
     try:
         return struct.unpack("<d", base64.b64decode(fill))[0]
     except (TypeError, ValueError, struct.error):
         return fill
 
 
-def _spoken_fill(fill: Any) -> float | str:
-    """A `_FillValue` beside the fill value of v2, which alone might be anybody's default; JSON has no NaN."""
+def _fill_attribute(fill: Any) -> float | str:
+    """The `_FillValue` attribute, as v2's own fill value may be a mere default; NaN as text, for JSON has none."""
     return fill.item() if np.isfinite(fill) else str(fill)
 
 
 def _codecs(header: Any) -> Iterator[str]:
-    """The names of all codecs in a header, those inside shards too."""
+    """The names of all codecs in a header, including those inside shards."""
     if isinstance(header, dict):
         for key in ("codecs", "index_codecs", "filters", "compressor"):
             steps = header.get(key) or []
@@ -204,7 +204,7 @@ def _codecs(header: Any) -> Iterator[str]:
 
 
 def _stored(place: Path) -> int:
-    """The bytes of an array's chunks; a chunk that is a link could show any file of the machine."""
+    """The size of an array's chunks; links are refused, as they could lead to any file of the machine."""
     total, folders = 0, [str(place)]
     while folders:
         with os.scandir(folders.pop()) as entries:
@@ -255,15 +255,15 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     for piece in layout:
         if kept is None or not kept._is_array(part / piece.name):
             _make(group, piece, meta, axes)
-        if isinstance(piece.values, GroundGrid):  # anew, for a run may have broken off in the midst of it
+        if isinstance(piece.values, GroundGrid):  # again, as an interrupted run may have left it incomplete
             for rows, numbers in piece.values.blocks():
                 group[piece.name][rows, :] = numbers
-    zarr.consolidate_metadata(str(part), zarr_format=2)  # one file to ask instead of many; xarray warns without it
-    return Cube(part, meta, GuardedArray(part, group[layout[-1].name]), axes)
+    zarr.consolidate_metadata(str(part), zarr_format=2)  # one file instead of many; xarray warns without it
+    return Cube(part, meta, ZarrArray(part, group[layout[-1].name]), axes)
 
 
-def _make(group: Any, piece: labelled.Part, meta: CubeMeta, axes: str) -> None:
-    # A fill value, even 0, is a hole for readers of v2: arrays without holes must have none.
+def _make(group: Any, piece: labelled.LayoutArray, meta: CubeMeta, axes: str) -> None:
+    # Readers of v2 take a fill value, even 0, for nodata: arrays without nodata must have none.
     said = piece.attributes | {DIMENSIONS: list(piece.dimensions)}
     about: dict[str, Any] = dict(name=piece.name, attributes=said, fill_value=None)
     if isinstance(piece.values, GroundGrid):
@@ -275,14 +275,14 @@ def _make(group: Any, piece: labelled.Part, meta: CubeMeta, axes: str) -> None:
         return
     fill = labelled.fill_value(meta)
     if fill is not None:
-        about |= dict(fill_value=fill, attributes=said | {FILL: _spoken_fill(fill)})
-    # The same type may have another name, as tifffile's 64-bit integers do, that Zarr does not know.
+        about |= dict(fill_value=fill, attributes=said | {FILL: _fill_attribute(fill)})
+    # Zarr does not know all names of a type, such as those of tifffile's 64-bit integers.
     dtype = np.dtype(meta.dtype.str)
     group.create_array(shape=meta.shape(axes), dtype=dtype, chunks=_chunks(meta, axes), **about)
 
 
 def _chunks(meta: CubeMeta, axes: str) -> tuple[int, ...]:
-    """Whole spectra of 64 x 64 pixels, or as many bands of them as make a few megabytes."""
+    """64 x 64 pixels with all their bands, or as many bands as take CHUNK_BYTES."""
     side = CHUNK_SIDE
     bands = max(1, min(meta.bands, CHUNK_BYTES // (side * side * meta.dtype.itemsize)))
     sizes = dict(b=bands, r=min(side, meta.rows), c=min(side, meta.columns))
@@ -290,5 +290,12 @@ def _chunks(meta: CubeMeta, axes: str) -> tuple[int, ...]:
 
 
 FORMAT = Format(
-    "Zarr", (".zarr",), _recognises, _open, _create, refuse=_refuse, compressed=True, named=labelled.by_planes
+    name="Zarr",
+    suffixes=(".zarr",),
+    recognises=_recognises,
+    open=_open,
+    create=_create,
+    refuse=_refuse,
+    named=labelled.by_planes,
+    compressed=True,
 )

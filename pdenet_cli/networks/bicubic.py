@@ -1,4 +1,4 @@
-"""MATLAB's bicubic as a network without weights: the line that every other system must cross."""
+"""MATLAB's bicubic as a network without weights: the baseline of all others."""
 
 import torch
 from torch import Tensor
@@ -26,19 +26,19 @@ class Bicubic(Network):
             raise ModelError(f"{config} cannot be built: the scale must be at least 2.")
         self.halo = bicubic_reach(self.scale)
         self.bytes_per_voxel = 4 * (6 * self.scale**2 + 16)
-        self.register_buffer("here", torch.empty(0), persistent=False)  # knows the device, is not saved
+        self.register_buffer("here", torch.empty(0), persistent=False)  # keeps the device; not saved
 
     def forward(self, low: Tensor, draw: Draw | None = None) -> Tensor:
         return bicubic_up(low, self.scale)
 
 
 def bicubic_reach(scale: int, margin: int = 0) -> int:
-    """How many low-resolution pixels away an output looks that sees `margin` fine pixels around it."""
+    """The receptive field, in low-resolution pixels, of outputs that need `margin` fine pixels around them."""
 
     def before(pixel: int) -> int:
         block, phase = divmod(pixel, scale)
-        offset = 2 * phase + 1 - scale  # of its centre from that of the old pixel; on it, the old value stays
+        offset = 2 * phase + 1 - scale  # of its centre from that of the old pixel; at 0 it has the old value
         return (2 if offset < 0 else 1 if offset > 0 else 0) - block
 
-    # The first pixel of a block looks farthest: that of the margin, or of the first whole block.
+    # The first pixel of a block reaches farthest: that of the margin, or of its first whole block.
     return max(before(-margin), before(-(margin // scale) * scale))

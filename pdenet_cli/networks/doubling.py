@@ -1,4 +1,4 @@
-"""What the networks that enlarge by doubling share."""
+"""What networks that enlarge by doubling have in common."""
 
 from torch import Tensor, nn
 

@@ -1,4 +1,4 @@
-"""Monte-Carlo dropout on Template-Net: PDE-Net's masks with one chance for all, which is given and not learned."""
+"""Monte-Carlo dropout on Template-Net: PDE-Net's masks, all with one given probability instead of learned ones."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ from pdenet_cli.networks.pdenet import CONFIGS, PDENetConfig, Stage, TemplateNet
 
 @dataclass(frozen=True)
 class DropoutConfig(PDENetConfig):
-    """A Template-Net, and how often it does without a channel."""
+    """A Template-Net, and how often a channel is dropped."""
 
     rate: float = 0.1
 
@@ -24,7 +24,7 @@ class DropoutConfig(PDENetConfig):
 
 
 class DropoutNet(TemplateNet):
-    """Template-Net in which each sample leaves out channels by chance, where PDE-Net has its masks."""
+    """Template-Net in which each sample drops channels at random, where PDE-Net has its masks."""
 
     Config = DropoutConfig
     configs: ClassVar[Mapping[str, DropoutConfig]] = {
@@ -35,11 +35,13 @@ class DropoutNet(TemplateNet):
     def __init__(self, config: DropoutConfig) -> None:
         super().__init__(config)
         self.rate = config.rate
-        self.masks = sum(sum(stage.masks) for stage in self.stages if isinstance(stage, Stage))  # of all stages
+        self.masks = sum(
+            sum(stage.masks) for stage in self.stages if isinstance(stage, Stage)
+        )  # number of masks of all stages
 
     def draw(self, generator: torch.Generator | None, samples: int = 1, temperature: float = 0.05) -> Draw:
-        """As every network draws, at no temperature: a channel is in or out, in all phases of a training."""
+        """As every network draws, but whatever the temperature, a channel is kept or dropped."""
         rows = [torch.rand(self.masks, generator=generator, dtype=torch.float64) for _ in range(samples)]
-        # What stays is enlarged, so that a channel counts as much in the mean as with every mask at 1.
+        # Kept channels are scaled up, so that their mean is the same as with every mask at 1.
         masks = (torch.stack(rows) >= self.rate) / (1 - self.rate)
         return Draw(masks.to(self.degradation.logits))

@@ -1,4 +1,4 @@
-"""A deep ensemble: Template-Nets in one file that began differently and learned from different patches."""
+"""A deep ensemble: Template-Nets in one file, with different initial weights and training patches."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -25,7 +25,7 @@ class EnsembleConfig(PDENetConfig):
 
 
 class EnsembleNet(Network):
-    """Template-Nets of which a sample is one: its mask is 1 for that member and 0 for the others.
+    """Template-Nets; a sample is one of them, with a mask of 1 for that member and 0 for the others.
 
     Several masks at 1, or no draw at all, give the mean of those members.
     """
@@ -48,10 +48,10 @@ class EnsembleNet(Network):
         return len(self.members)
 
     def draw(self, generator: torch.Generator | None, samples: int = 1, temperature: float = 0.05) -> Draw:
-        """One member after another from the one that the seed gives: as many samples as members take each once."""
+        """One member after another, from the one that the seed gives: N samples of N members are each once."""
         first = 0
         if generator is not None:
-            # Chance may repeat a member, so the generator counts instead: its seed says whose turn it is.
+            # A random choice might repeat a member, so the generator counts: its seed says which is next.
             first = generator.initial_seed()
             generator.manual_seed((first + samples) % 2**64)
         turns = [(first + n) % len(self.members) for n in range(samples)]
@@ -61,13 +61,13 @@ class EnsembleNet(Network):
         masks = low.new_ones(1, len(self.members)) if draw is None else draw.masks
         if len(masks) not in (1, len(low)):
             raise ValueError(f"{len(masks)} samples for a batch of {len(low)}: pass one, or one per element.")
-        # Which members take part must be known to spare the others; without data ("meta") it is not.
+        # Only members whose mask is not 0 are computed; on the meta device masks have no values.
         rows = (torch.ones(masks.shape) if masks.is_meta else masks).expand(len(low), -1).tolist()
         each = zip(low.tensor_split(len(low)), rows, strict=True)
         return torch.cat([self._mean(x, [i for i, mask in enumerate(row) if mask]) for x, row in each])
 
     def degrade(self, high: Tensor) -> Tensor:
-        """What the members believe in the mean: an estimate does not say whose it is."""
+        """The mean of all members' degradations: an estimate does not say which member made it."""
         return torch.stack([self._member(i).degrade(high) for i in range(len(self.members))]).mean(0)
 
     def starting_from(self, weights: Mapping[str, Tensor], scale: int) -> dict[str, Tensor]:

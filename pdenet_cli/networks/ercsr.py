@@ -14,14 +14,14 @@ from pdenet_cli.networks.mcnet import MCNetConfig, bytes_per_voxel, conv, enlarg
 
 @dataclass(frozen=True)
 class ERCSRConfig(MCNetConfig):
-    """The size of the network, and the level around which its cubes lie."""
+    """The size of the network, and the mean value of its cubes."""
 
 
 CONFIGS = {"paper": ERCSRConfig(), "tiny": ERCSRConfig(modules=1, width=6)}
 
 
 class ERCSR(Network):
-    """Modules in a row, all of them seen at the end; the image is a correction of the enlarged input."""
+    """Modules in a row, whose outputs are all combined at the end; the result corrects the enlarged input."""
 
     Config = ERCSRConfig
     configs = CONFIGS
@@ -61,7 +61,7 @@ class ERCSR(Network):
 
 
 class Crossed(nn.Module):
-    """The spectrum seen with rows and with columns, then refined pixel by pixel in each band."""
+    """Convolutions over bands and rows and over bands and columns, then refinement within each band."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -27,7 +27,7 @@ CONFIGS = {"paper": FCNN3DConfig(), "tiny": FCNN3DConfig(wide=8, middle=4, narro
 
 
 class FCNN3D(Network):
-    """A shallow network on the fine grid, without a skip: it must learn the image itself."""
+    """A shallow network on the fine grid, without a skip: it learns the image, not a correction."""
 
     Config = FCNN3DConfig
     configs = CONFIGS

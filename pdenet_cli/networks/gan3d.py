@@ -1,9 +1,9 @@
-"""3DGAN (Li et al., Remote Sensing 2020): a generator with band attention and a rival that judges it.
+"""3DGAN (Li et al., Remote Sensing 2020): a generator with band attention, and a discriminator (`Rival`).
 
 Its source was never published. This follows its description, and the paper's counts (0.59 M parameters at x4,
 0.66 M at x8) to about one percent; what the description leaves open (three convolutions in a block, transposed
-convolutions that double, a rival that averages before it judges) is ours. Made for one band count, for scales
-that are powers of two, and for whole scenes: its attention averages over every pixel.
+convolutions that double, a discriminator that averages before it scores) is ours. Made for one band count, for
+scales that are powers of two, and for whole scenes: its attention averages over every pixel.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class GAN3DConfig(NetworkConfig):
     blocks: int = 3
     convolutions: int = 3  # in a block
     width: int = 32
-    squeezed: int = 8  # of the bands, in the attention
+    squeezed: int = 8  # hidden units of the band attention
 
     def __post_init__(self) -> None:
         require_power_of_two("3DGAN", self.scale)
@@ -71,7 +71,7 @@ class GAN3D(Network):
         error = (estimate - high).abs().mean()
         if rival is None:
             return error
-        # The rival's own loss with the sides exchanged: the estimate is to look truer than the truth.
+        # The discriminator's own loss with the sides exchanged: the estimate should score higher than the truth.
         return error + 1e-3 * rival.loss(high, estimate) + 1e-2 * spectral_angle(estimate, high)
 
     def new_rival(self) -> Rival:
@@ -79,7 +79,7 @@ class GAN3D(Network):
 
 
 class BandAttention(nn.Module):
-    """Each band weighted by what all bands are on average, over the whole image and for every channel alone."""
+    """Each band weighted by a function of the means of all bands over the image, channel by channel."""
 
     def __init__(self, bands: int, squeezed: int) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class Discriminator(Rival):
         return score
 
     def loss(self, lower: Tensor, higher: Tensor) -> Tensor:
-        # Relativistic, pair by pair rather than against the mean of a batch: a batch is then its elements.
+        # Relativistic, pair by pair and not against the mean of the batch: the loss does not depend on the batch.
         return F.softplus(self(lower) - self(higher)).mean()
 
 

@@ -1,8 +1,8 @@
 """MCNet (Li et al., Remote Sensing 2020): spectral-spatial and spatial convolutions side by side, any band count.
 
 Every convolution has its weights normalised. The original subtracts each band's mean over its data set, numbers
-that belong to one sensor; one set of weights serves any here, so it is one constant for all bands (`mean`), and
-the reach stays finite.
+that belong to one sensor. Here one set of weights serves any sensor, so `mean` is one constant for all bands, and
+the receptive field stays finite.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from pdenet_cli.networks.base import Draw, Network, NetworkConfig
 
 @dataclass(frozen=True)
 class MCNetConfig(NetworkConfig):
-    """The size of the network, and the level around which its cubes lie."""
+    """The size of the network, and the mean value of its cubes."""
 
     modules: int = 4
     width: int = 64
@@ -32,7 +32,7 @@ CONFIGS = {"paper": MCNetConfig(), "tiny": MCNetConfig(modules=1, width=6)}
 
 
 class MCNet(Network):
-    """Modules that each add to the features of the head; the image is made at the end, around the mean."""
+    """Modules in a row, each with a skip from the head; the image is made at the end, around the mean."""
 
     Config = MCNetConfig
     configs = CONFIGS
@@ -60,7 +60,7 @@ class MCNet(Network):
 
 
 class Mixed(nn.Module):
-    """Three separable 3-D convolutions in a row, each seen by a 2-D branch of its own, and their mixture."""
+    """Three separable 3-D convolutions in a row, each with a 2-D branch, and a mixture of the branches."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Mixed(nn.Module):
 
 
 def separable(width: int) -> nn.Sequential:
-    """Across the pixels, then along the spectrum."""
+    """A convolution across the pixels, then one along the spectrum."""
     return nn.Sequential(conv(width, width, 1, 3, 3), nn.ReLU(), conv(width, width, 3, 1, 1), nn.ReLU())
 
 
@@ -100,5 +100,5 @@ def enlarging(width: int, scale: int) -> nn.Module:
 
 
 def bytes_per_voxel(width: int, scale: int) -> int:
-    """Memory for some feature maps on the coarse grid and three on the fine one."""
+    """Memory for the feature maps: 16 on the coarse grid and three on the fine one."""
     return 5 * width * (16 + 3 * scale**2)

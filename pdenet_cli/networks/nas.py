@@ -1,4 +1,4 @@
-"""NAS-based: PDE-Net's search space, of which one network is kept, chosen by the mode of every mask."""
+"""Network search in PDE-Net's space: of all sub-networks, the one with every mask at its mode is kept."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from pdenet_cli.networks.pdenet import CONFIGS, PDENet, PDENetConfig
 
 
 class NASNet(Network):
-    """A PDE-Net that draws while it is trained, and is one network ever after.
+    """A PDE-Net that draws sub-networks in training, and is a single one afterwards.
 
     A positive temperature draws masks as PDE-Net does; at 0 each mask is 1 if its chance is above 1/2, else 0.
     Masks at their mode carry no gradient: the choice stays as it is while the weights are tuned for it.
@@ -28,7 +28,7 @@ class NASNet(Network):
     def draw(self, generator: torch.Generator | None, samples: int = 1, temperature: float = 0.0) -> Draw:
         if temperature > 0:
             return self.space.draw(generator, samples, temperature)
-        chance = torch.cat(tuple(p for name, p in self.named_parameters() if name.endswith(".chance")))
+        chance = torch.cat(self.chances())
         return Draw((chance > 0.5).to(chance).expand(samples, -1))
 
     def forward(self, low: Tensor, draw: Draw | None = None) -> Tensor:

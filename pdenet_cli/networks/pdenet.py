@@ -1,8 +1,8 @@
 """PDE-Net and Template-Net (Hou et al., TIP 2022), any scale, any number of bands.
 
 Features are kept voxel by voxel, (n, bands, h, w, channels): a 1x1x1 convolution is then one matrix product,
-a (3,1,1) or (1,3,3) convolution is a two-dimensional one in the layout a CPU likes best, and nothing is copied
-between them. Masks are per channel, so one sample's masks go into the weights and cost nothing.
+a (3,1,1) or (1,3,3) convolution is a two-dimensional one in the layout that is fastest on a CPU, and nothing is
+copied between them. Masks are per channel, so those of one sample are multiplied into the weights, at no cost.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,24 +18,25 @@ from torch import Tensor, nn
 from pdenet_cli.degradation import bicubic_up, cubic_up, smooth_up, symmetric_pad
 from pdenet_cli.errors import ModelError
 from pdenet_cli.networks import winograd
+from pdenet_cli.networks.adapting import resized_tail, widened
 from pdenet_cli.networks.base import Draw, Network, NetworkConfig
 
-AROUND = 2  # low-resolution pixels around its own: over so many the image has the brightness of its input
+BRIGHTNESS_REACH = 2  # brightness is kept as a mean over this many low-resolution pixels on each side
 
 
 @dataclass(frozen=True)
 class PDENetConfig(NetworkConfig):
-    """The size of the network, and the choices where the paper's own are weak."""
+    """The size of the network, and choices where those of the paper can be improved."""
 
     stages: int = 4
     units: int = 6  # per stage
     width: int = 64
     head: int = 32
     kernel: Literal["paper", "centred"] = "paper"  # of the learned degradation
-    border: Literal["zero", "symmetric"] = "zero"  # of the learned degradation
+    border: Literal["zero", "symmetric"] = "zero"  # padding of the learned degradation
     upsampling: Literal["torch", "matlab"] = "torch"  # cubic with a = -0.75 or -0.5
-    mask_start: float | None = None  # probability every mask starts with; None: uniform in 0..1
-    brightness: Literal["free", "kept"] = "free"  # kept: means over a few pixels are the input's
+    mask_start: float | None = None  # initial probability of every mask; None: uniform in 0..1
+    brightness: Literal["free", "kept"] = "free"  # kept: local means are those of the input
 
     def __post_init__(self) -> None:
         if self.scale < 2 or min(self.stages, self.units, self.width, self.head) < 1:
@@ -60,12 +61,12 @@ CONFIGS = {
 
 
 class TemplateNet(Network):
-    """Stages that each correct the image by what it fails to explain of the low-resolution cube."""
+    """Stages that each correct the image by the part of the input that it does not explain yet."""
 
     Config = PDENetConfig
     configs: ClassVar[Mapping[str, PDENetConfig]] = CONFIGS
     random = False
-    learns_chances: ClassVar[bool] = False  # of its masks
+    learns_chances: ClassVar[bool] = False  # whether the probabilities of its masks are parameters
     bands = None
 
     def __init__(self, config: PDENetConfig) -> None:
@@ -76,7 +77,8 @@ class TemplateNet(Network):
         self.upsample = bicubic_up if config.upsampling == "matlab" else torch_bicubic_up
         self.halo = _halo(config, self.degradation.first_tap, self.degradation.taps)
         self.band_halo = config.stages * (2 * config.units + 3)  # head, two per unit, tail, smoothing
-        # The features of a stage, its brush strokes, and a few fine images; 5 bytes for 4, the allocator's slack.
+        # The features of a stage, its patches before folding, and a few fine images; 5 bytes a float, for the
+        # allocator's overhead.
         features = (config.units + 3) * config.width + 2 * config.head
         self.bytes_per_voxel = 5 * (features + 4 * (config.scale + 2) ** 2 + 4 * config.scale**2)
 
@@ -86,7 +88,7 @@ class TemplateNet(Network):
             raise ValueError(f"{len(masks)} samples for a batch of {len(low)}: pass one, or one per element.")
         if low.device.type != "cpu":
             return self._stages(low, masks)
-        # One by one: the features stay in the cache, and the masks in the weights.
+        # One by one: features stay in the cache, and masks are multiplied into the weights.
         each = [None] * len(low) if masks is None else masks.expand(len(low), -1).tensor_split(len(low))
         return torch.cat([self._stages(x, mask) for x, mask in zip(low.tensor_split(len(low)), each, strict=True)])
 
@@ -97,10 +99,10 @@ class TemplateNet(Network):
             yield self._stages(low.expand(len(draw[i : i + at_once]), -1, -1, -1), masks, common)
 
     def _common(self, low: Tensor) -> tuple[Tensor, Tensor]:
-        """What no mask has touched yet: the enlarged cube, and the features that the first stage starts with."""
+        """What does not depend on masks: the enlarged cube, and the input features of the first stage."""
         first = self.stages[0]
         assert isinstance(first, Stage)
-        with _in_full(low):
+        with _full_precision(low):
             large = self.upsample(low, self.scale)
         return large, first.start(low)
 
@@ -114,60 +116,59 @@ class TemplateNet(Network):
         return self._with_brightness_of(low, high) if self.keeps_brightness else high
 
     def _with_brightness_of(self, low: Tensor, high: Tensor) -> Tensor:
-        """The image with what it lacks of the input's brightness, as a mean over pixels around, spread evenly.
+        """The image plus the difference between its local brightness, once degraded, and that of the input.
 
         Training by absolute errors learns medians, which are darker than means where bright spots are rare.
         """
-        with _in_full(high):
-            lacking = symmetric_pad(low.to(high) - self.degradation(high), AROUND + 1)
-            return high + smooth_up(lacking, self.scale, AROUND)
+        with _full_precision(high):
+            lacking = symmetric_pad(low.to(high) - self.degradation(high), BRIGHTNESS_REACH + 1)
+            return high + smooth_up(lacking, self.scale, BRIGHTNESS_REACH)
 
     def degrade(self, high: Tensor) -> Tensor:
-        with _in_full(high):
+        with _full_precision(high):
             return self.degradation(high)  # type: ignore[no-any-return]
 
     def starting_from(self, weights: Mapping[str, Tensor], scale: int) -> dict[str, Tensor]:
         own = self.state_dict()
         there = {name.split(".")[1] for name in weights if name.startswith("stages.")}
-        more = {
+        added = {
             name: w for name, w in own.items() if name.startswith("stages.") and name.split(".")[1] not in there
         }
-        # A stage more changes nothing at first: it paints with an empty brush.
-        more |= {name: torch.zeros_like(w) for name, w in more.items() if name.endswith(".tail")}
+        # The tail of an added stage is zero, so that it changes nothing at first.
+        added |= {name: torch.zeros_like(w) for name, w in added.items() if name.endswith(".tail")}
         weights = {
-            name: _widened(name, w, own[name]) if name.startswith("stages.") and name in own else w
+            name: widened(name, w, own[name]) if name.startswith("stages.") and name in own else w
             for name, w in weights.items()
         }
         if scale == self.scale:
-            return {**weights, **more}
+            return {**weights, **added}
         tails = {
-            name: _resized(tail, scale, self.scale) for name, tail in weights.items() if name.endswith(".tail")
+            name: resized_tail(tail, scale, self.scale) for name, tail in weights.items() if name.endswith(".tail")
         }
         kernel = {name: w for name, w in own.items() if name.startswith("degradation.")}
-        return {**weights, **more, **tails, **kernel}
+        return {**weights, **added, **tails, **kernel}
 
 
-def _in_full(image: Tensor) -> AbstractContextManager[Any]:
-    """Where half precision is on, it is off in here: it is for features, not for the image."""
+def _full_precision(image: Tensor) -> AbstractContextManager[Any]:
+    """A context without autocast: half precision is for features, not for images."""
     kind = image.device.type
     halved = kind != "meta" and torch.is_autocast_enabled(kind)
     return torch.autocast(kind, enabled=False) if halved else nullcontext()
 
 
 class PDENet(TemplateNet):
-    """Template-Net whose channels each take part with a learned chance: every draw is another sub-network."""
+    """Template-Net whose channels each take part with a learned probability: every draw is another sub-network."""
 
     random = True
     learns_chances = True
 
     def draw(self, generator: torch.Generator | None, samples: int = 1, temperature: float = 0.05) -> Draw:
-        chances = (chance for name, chance in self.named_parameters() if name.endswith(".chance"))
-        chance = torch.cat(tuple(chances)).clamp(0.02, 0.98)
+        chance = torch.cat(self.chances()).clamp(0.02, 0.98)
         rows = [torch.rand(len(chance), generator=generator, dtype=torch.float64) for _ in range(samples)]
         # Logistic noise: a mask exceeds 1/2 with probability `chance`, whatever the temperature.
         noise = torch.stack(rows).logit(eps=1e-12).to(chance)
         masks = torch.sigmoid((chance.logit() + noise) / temperature)
-        # Folded into weights, tinier masks would make denormal numbers, which are many times slower.
+        # Multiplied into weights, smaller masks would make denormal numbers, which are many times slower.
         return Draw(torch.where(masks < 1e-12, 0, masks))
 
 
@@ -184,14 +185,14 @@ class LearnedDegradation(nn.Module):
             # The main lobe of the antialiased bicubic, around the centre of the low-resolution pixel.
             self.taps = 2 * self.scale - self.scale % 2
             self.first_tap = (self.scale - self.taps) // 2
-            # Not by torch: where a network is built without memory, its arithmetic takes seconds to load.
+            # Without torch: on the meta device, the first use of its arithmetic takes seconds.
             x = [abs(tap - (self.taps - 1) / 2) / self.scale for tap in range(self.taps)]
             lobe = [log(1.5 * d**3 - 2.5 * d**2 + 1) for d in x]
             logits = torch.tensor([[row + column for column in lobe] for row in lobe])
         self.logits = nn.Parameter(logits)
 
     def kernel(self) -> Tensor:
-        """The taps, (rows, columns), of which the first lies `first_tap` pixels from pixel scale·i."""
+        """The taps, (rows, columns); the first lies `first_tap` pixels from pixel scale·i."""
         return self.logits.flatten().softmax(0).view_as(self.logits)
 
     def forward(self, high: Tensor) -> Tensor:
@@ -217,7 +218,7 @@ class Stage(nn.Module):
             for position, (i, width) in enumerate(zip(inputs, widths, strict=True), start=1)
         ]
         self.units = nn.ModuleList(units)
-        self.masks = [sum(unit.masks) for unit in units]  # how many each unit takes
+        self.masks = [sum(unit.masks) for unit in units]  # number of masks of each unit
         self.tail = _weight(config.head, 3, self.scale + 2, self.scale + 2)  # (in, band, row, col)
         self.smooth = _weight(1, 3, 3, 3)  # (1, band, row, col)
 
@@ -237,17 +238,17 @@ class Stage(nn.Module):
         return image.permute(0, 2, 3, 1).reshape(*low.shape, -1)
 
     def _tail(self, x: Tensor) -> Tensor:
-        # A transposed convolution: every voxel paints its patch, (scale+2)² pixels, and patches overlap by two.
+        # A transposed convolution: every voxel gives a patch of (scale+2)² pixels, and patches overlap by two.
         n, bands, h, w, head = x.shape
         k = self.scale + 2
-        brush = self.tail.flip(1).permute(2, 3, 0, 1).reshape(k * k, head, 3, 1)
+        weight = self.tail.flip(1).permute(2, 3, 0, 1).reshape(k * k, head, 3, 1)
         image = x.view(n, bands, h * w, head).permute(0, 3, 1, 2)
-        patches = F.conv2d(image, brush, padding=(1, 0)).transpose(1, 2)  # (n, bands, (scale+2)², pixels)
+        patches = F.conv2d(image, weight, padding=(1, 0)).transpose(1, 2)  # (n, bands, (scale+2)², pixels)
         high = F.fold(patches.flatten(0, 1), (self.scale * h, self.scale * w), k, padding=1, stride=self.scale)
         return high.view(n, bands, self.scale * h, self.scale * w)
 
     def _smooth(self, high: Tensor) -> Tensor:
-        # A 3x3x3 convolution of one channel to one starves a CPU; eight bands at a time feed it.
+        # A 3x3x3 convolution of one channel to one is slow on a CPU: eight bands at a time become channels.
         n, bands, rows, cols = high.shape
         size = 8
         blocks = F.pad(high, (0, 0, 0, 0, 1, -bands % size + 1)).unfold(1, size + 2, size).movedim(-1, 2)
@@ -257,16 +258,16 @@ class Stage(nn.Module):
 
 
 class Unit(nn.Module):
-    """Compress all that came before, then refine it along the spectrum and across the pixels."""
+    """Compress the outputs of all units before, then refine them along the spectrum and across the pixels."""
 
     def __init__(self, position: int, inputs: int, width: int, random: bool, start: float | None) -> None:
         super().__init__()
         self.compress = _weight(width, inputs)
         self.spectral1, self.spectral2 = _weight(width, width, 3, 1), _weight(width, width, 3, 1)
         self.spatial1, self.spatial2 = _weight(width, width, 3, 3), _weight(width, width, 3, 3)
-        # Unit 2 has one input, which it must take; its chances are in the paper's count and never used.
+        # Unit 2 has only one input to choose from; the paper counts its chances, but they are not used.
         self.chooses = position > 2
-        self.masks = [inputs if position > 1 else 0, width, width]  # how many: inputs, spectral, spatial
+        self.masks = [inputs if position > 1 else 0, width, width]  # numbers of masks: inputs, spectral, spatial
         if random:
             chance = torch.rand(sum(self.masks)) if start is None else torch.full((sum(self.masks),), float(start))
             self.chance = nn.Parameter(chance)
@@ -290,101 +291,71 @@ class Unit(nn.Module):
 
 
 def _fold(weight: Tensor, masks: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """One sample's masks put into the weight, by input of a matrix or output of a convolution, and those left."""
+    """The weight times the masks of a single sample (inputs of a matrix, outputs of a convolution), and None; for
+    several samples, both unchanged.
+    """
     if masks is None or len(masks) > 1:
         return weight, masks
     return weight * (masks if weight.dim() == 2 else masks.view(-1, 1, 1, 1)), None
 
 
 def _compress(features: list[Tensor], weight: Tensor, masks: Tensor | None) -> Tensor:
-    """ReLU of a 1x1x1 convolution of the features side by side, without the copy that puts them there."""
+    """ReLU of a 1x1x1 convolution of the concatenated features, without concatenating them."""
     widths = [feature.shape[-1] for feature in features]
     if masks is not None:
         parts = masks[:, None, None, None].split_with_sizes(widths, dim=-1)
         features = [feature * part for feature, part in zip(features, parts, strict=True)]
-    weights = weight.t().split_with_sizes(widths)  # (inputs, width), cut where the features meet
+    weights = weight.t().split_with_sizes(widths)  # (inputs of each feature, width)
     x = features[0].flatten(0, 3) @ weights[0]
     for feature, part in zip(features[1:], weights[1:], strict=True):
-        x.addmm_(feature.flatten(0, 3).to(x.dtype), part.to(x.dtype))  # autocast leaves this product alone
+        x.addmm_(feature.flatten(0, 3).to(x.dtype), part.to(x.dtype))  # autocast does not convert for addmm_
     return x.relu_()
 
 
 def _refine(image: Tensor, first: Tensor, second: Tensor, masks: Tensor | None) -> Tensor:
-    """The image plus two convolutions of it, of which each channel counts as much as its mask says."""
+    """The image plus two convolutions of it, each channel of them times its mask."""
     pad = (first.shape[2] // 2, first.shape[3] // 2)
     hidden = F.conv2d(image, first, padding=pad).relu_()
     if masks is None:
         return F.conv2d(hidden, second, padding=pad).add_(image)
-    masks = masks.repeat_interleave(len(image) // len(masks), dim=0)  # bands share the masks of their cube
+    masks = masks.repeat_interleave(len(image) // len(masks), dim=0)  # all bands of a cube have its masks
     return image + F.conv2d(hidden, second, padding=pad) * masks[..., None, None]
 
 
 def torch_bicubic_up(cube: Tensor, scale: int) -> Tensor:
-    """The paper's enlargement: a cubic with a = -0.75, where the data were made with -0.5."""
+    """The paper's enlargement, a cubic with a = -0.75; its data were made with a = -0.5."""
     return cubic_up(F.pad(cube, (2, 2, 2, 2), mode="replicate"), scale, a=-0.75)
 
 
-def _resized(tail: Tensor, old: int, new: int) -> Tensor:
-    """The patch a voxel paints, (in, band, row, col), with the pixels of another scale at the same places."""
-    # Tap k lies (k - 1 - (scale - 1) / 2) / scale voxels from the voxel's centre.
-    places = ((torch.arange(new + 2) - (new + 1) / 2) * old / new + (old + 1) / 2).clamp(0, old + 1)
-    left = places.floor().clamp(max=old).long()
-    share = (places - left).to(tail)
-    rows = tail[:, :, left] * (1 - share)[:, None] + tail[:, :, left + 1] * share[:, None]
-    return rows[..., left] * (1 - share) + rows[..., left + 1] * share
-
-
-def _widened(name: str, old: Tensor, own: Tensor) -> Tensor:
-    """The weights `old` as a part of `own`, which has as many channels or more: what they compute stays the same.
-
-    Old channels take nothing from new ones, new ones paint with an empty brush, and a unit that grew has the
-    chances of a new one.
-    """
-    if name.endswith(".tail"):
-        return torch.cat((old, old.new_zeros(max(0, len(own) - len(old)), *old.shape[1:])))
-    if old.dim() != own.dim() or any(few > many for few, many in zip(old.shape, own.shape, strict=True)):
-        return old  # which does not fit
-    if old.dim() < 2:
-        return old if len(old) == len(own) else own
-    # What a unit compresses are the outputs of those before it, side by side.
-    inputs = max(1, int(name.split(".")[3])) if name.endswith(".compress") else 1
-    new = own.clone()
-    blocks, parts = (w.view(len(w), inputs, -1, *w.shape[2:]) for w in (new, old))
-    blocks[: len(parts)] = 0
-    blocks[: len(parts), :, : parts.shape[2]] = parts
-    return new
-
-
 def _weight(*shape: int) -> nn.Parameter:
-    """Weights (out, in ...) at the start: uniform, as torch's own convolutions begin."""
+    """New weights (out, in ...): uniform, as torch initialises convolutions."""
     bound = prod(shape[1:]) ** -0.5
     return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
 
 
 def _halo(config: PDENetConfig, first_tap: int, taps: int) -> int:
-    """How many low-resolution pixels away an output still looks, on its wider side."""
+    """The receptive field in low-resolution pixels, on its wider side."""
     scale = config.scale
-    # The pixels under the kernel of the degradation, as block and place within it.
+    # Fine pixels are (block, phase): `scale` of them per low-resolution pixel. Those under the degradation kernel:
     under = [divmod(tap, scale) for tap in range(first_tap, first_tap + taps)]
     body = 1 + 2 * config.units
-    # Pixel `phase` of a block of scale pixels: the tail and the smoothing look one block further near its ends.
+    # Near the ends of a block, the tail and the smoothing reach one block further.
     before = [body + (phase < 2) for phase in range(scale)]
     after = [body + (phase >= scale - 2) for phase in range(scale)]
-    reach_before, reach_after = before, after  # of stage 1
+    reach_before, reach_after = before, after  # after stage 1, by phase
+
+    def residual_reach() -> tuple[int, int]:
+        # The residual of block 0 depends on the fine pixels under the kernel, and on all that these depend on.
+        return (
+            max(reach_before[phase] - block for block, phase in under),
+            max(reach_after[phase] + block for block, phase in under),
+        )
+
     for _ in range(config.stages - 1):
-        # The residual at block 0 sees the pixels under the kernel, and what each of them sees.
-        residual_before = max(reach_before[phase] - block for block, phase in under)
-        residual_after = max(reach_after[phase] + block for block, phase in under)
+        residual_before, residual_after = residual_reach()
         reach_before = [residual_before + reach for reach in before]
         reach_after = [residual_after + reach for reach in after]
     if config.brightness == "free":
         return max(*reach_before, *reach_after)
-    # The residuals AROUND and one further, between whose means there are straight lines.
-    return (
-        AROUND
-        + 1
-        + max(
-            *(reach_before[phase] - block for block, phase in under),
-            *(reach_after[phase] + block for block, phase in under),
-        )
-    )
+    # Brightness is averaged over the residuals around, and interpolated with one more.
+    return BRIGHTNESS_REACH + 1 + max(residual_reach())

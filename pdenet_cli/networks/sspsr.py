@@ -22,9 +22,9 @@ class SSPSRConfig(NetworkConfig):
     bands: int = 31
     group: int = 4
     overlap: int = 1
-    blocks: int = 8  # of the branch, and again of the trunk
+    blocks: int = 8  # in the branch, and as many in the trunk
     width: int = 256
-    squeeze: int = 16  # channels of the attention are so many times fewer
+    squeeze: int = 16  # width / hidden units of the channel attention
 
     def __post_init__(self) -> None:
         require_power_of_two("SSPSR", self.scale)
@@ -41,7 +41,7 @@ CONFIGS = {
 
 
 class SSPSR(Network):
-    """Half of the enlargement band group by band group, the last doubling for the whole spectrum."""
+    """All doublings but the last for each group of bands, the last for the whole spectrum."""
 
     Config = SSPSRConfig
     configs = CONFIGS
@@ -55,7 +55,7 @@ class SSPSR(Network):
         stride = config.group - config.overlap
         count = ceil((config.bands - config.overlap) / stride)
         self.starts = [min(i * stride, config.bands - config.group) for i in range(count)]
-        doublings = self.scale.bit_length() - 2  # all but the trunk's
+        doublings = self.scale.bit_length() - 2  # the trunk makes one more
         self.branch = nn.Sequential(
             _conv(config.group, width),
             _blocks(config),
@@ -92,7 +92,7 @@ class SSPSR(Network):
 
 
 class ChannelAttention(nn.Sequential):
-    """Each channel weighted by what all channels are on average, over the whole image."""
+    """Each channel weighted by a function of the means of all channels over the image."""
 
     def __init__(self, width: int, squeezed: int) -> None:
         narrow, wide = nn.Conv2d(width, squeezed, 1), nn.Conv2d(squeezed, width, 1)

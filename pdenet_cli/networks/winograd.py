@@ -1,6 +1,6 @@
-"""A unit of PDE-Net in compiled code, winograd.c: built on first use, and left to torch where it cannot be.
+"""A unit of PDE-Net in compiled code, winograd.c: built on first use; where that fails, torch computes it.
 
-Only inference on a CPU gains by it. PDENET_KERNEL=off leaves everything to torch.
+Only inference on a CPU uses it. PDENET_KERNEL=off leaves everything to torch.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ _Kernel = Callable[..., int]
 
 
 def unit(features: list[Tensor], compress: Tensor, *convolutions: Tensor) -> Tensor | None:
-    """What a unit with these weights makes of its features, (n, bands, h, w, channels); None: torch must do it."""
+    """The output of a unit with these weights, (n, bands, h, w, channels); None: torch must compute it."""
     if torch.is_grad_enabled() or len(compress) % 16 or features[0].numel() == 0:
         return None
     if any(x.device.type != "cpu" or x.dtype != torch.float32 for x in (*features, compress)):
@@ -37,7 +37,10 @@ def _run(
     kernel: _Kernel, features: list[Tensor], compress: Tensor, convolutions: tuple[Tensor, ...]
 ) -> Tensor | None:
     features = [feature.contiguous() for feature in features]
-    weights = [compress.t().contiguous(), *map(_transformed, convolutions)]  # held until the kernel is done
+    weights = [
+        compress.t().contiguous(),
+        *map(_transformed, convolutions),
+    ]  # keep them alive until the kernel is done
     *shape, depth = features[0].shape
     x = features[0].new_empty(*shape, len(compress))
     squeeze, *transformed = (weight.data_ptr() for weight in weights)
@@ -60,15 +63,15 @@ def _pointers(addresses: Iterable[int]) -> "ctypes.Array[ctypes.c_void_p]":
 
 
 def _transformed(weight: Tensor) -> Tensor:
-    """What the kernel multiplies by, (out, in, 3, 3 or 1) -> (36 or 6, in·out)."""
+    """Weights in Winograd's frequencies, (out, in, 3, 3 or 1) -> (36 or 6, in·out)."""
     taps = weight.permute(2, 3, 1, 0).flatten(0, 1).flatten(1)  # (9 or 3, in·out)
-    # In double, so that neither a thread more nor another BLAS changes a bit of it.
+    # In double, so that the result does not depend on the number of threads or the BLAS.
     return (_taps_to_frequencies(weight.shape[3]) @ taps.double()).float()
 
 
 @cache
 def _taps_to_frequencies(across: int) -> Tensor:
-    """Three taps, or 3x3, at Winograd's points 0, ±√½, ±√2 and infinity, (6, 3) or (36, 9)."""
+    """The matrix from three or 3x3 taps to Winograd's points 0, ±√½, ±√2 and infinity, (6, 3) or (36, 9)."""
     rows = [[1.0, 0.0, 0.0]]
     for square, other in ((0.5, 2.0), (2.0, 0.5)):
         scale = 2 * square * (square - other)
@@ -79,7 +82,7 @@ def _taps_to_frequencies(across: int) -> Tensor:
 
 @cache
 def load_kernel() -> _Kernel | None:
-    """The compiled kernel, if this machine can build one and it agrees with torch."""
+    """The compiled kernel; None if this machine cannot build it or it does not agree with torch."""
     if os.environ.get("PDENET_KERNEL") == "off" or os.name != "posix":
         return None
     if platform.machine() not in ("x86_64", "AMD64") or torch.backends.cpu.get_cpu_capability() == "DEFAULT":
@@ -92,7 +95,7 @@ def load_kernel() -> _Kernel | None:
 
 
 def _compiled() -> Path:
-    """The library in the user's cache, named after all it depends on: source, compiler and the CPU it sees."""
+    """The library in the user's cache, named by a hash of all it depends on: source, compiler and CPU."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise FileNotFoundError("no C compiler")
@@ -100,7 +103,7 @@ def _compiled() -> Path:
     key = hashlib.sha256(_SOURCE.read_bytes() + macros).hexdigest()[:16]
     library = _cache_folder() / f"winograd-{key}.so"
     if not library.exists():
-        # Beside and renamed: another process finds all of it or nothing.
+        # Built beside and renamed, so that no other process loads a part of it.
         with tempfile.TemporaryDirectory(dir=library.parent) as folder:
             beside = Path(folder) / library.name
             _call(compiler, *_FLAGS, str(_SOURCE), "-o", str(beside))

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import UsageError
-from pdenet_cli.inference import Posterior, halo_for, refuse_other, super_resolve
+from pdenet_cli.inference import halo_for, super_resolve
+from pdenet_cli.posterior import Posterior, require_posterior
 from pdenet_cli.reading import Reading
 from pdenet_cli.summaries import USUAL, Question
 from pdenet_cli.tools.maps import Maps
@@ -35,7 +36,7 @@ def sharpen(
     and named like its files: "std" has a value for each band, "std_merged" one for each pixel. `value_range` are
     the numbers that mean 0 and 1, if the usual rule does not find them.
     """
-    refuse_other(posterior)
+    require_posterior(posterior)
     if isinstance(pixels, np.ma.MaskedArray):
         way = "Pass pixels.filled(VALUE) and nodata=VALUE, so that masked pixels stay nodata"
         raise UsageError(f"Masked arrays are not supported. {way}.")

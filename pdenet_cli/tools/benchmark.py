@@ -20,9 +20,9 @@ from pdenet_cli.evaluation.results import Evaluation, SceneResult
 from pdenet_cli.evaluation.trial import Coarse, every_mask_one, make_coarse, scratch_cube, sharpen_coarse
 from pdenet_cli.evaluation.uncertainty import Guess, Trust, assess
 from pdenet_cli.evaluation.view import View
-from pdenet_cli.inference import Posterior
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, choose_device, find_model, load_model
+from pdenet_cli.posterior import Posterior
 from pdenet_cli.summaries import MEAN
 from pdenet_cli.tools.evaluate import scene_result, seconds_since
 from pdenet_cli.tools.truths import Say, TruthSettings, Watch, first_repeated, open_truth, trained_on, truth_view

@@ -11,14 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pdenet_cli.calibration import KEY, LEVEL, Calibration, Errors, refuse_hopeless, unseen
+from pdenet_cli.calibration import KEY, LEVEL, Calibration, Errors, leave_one_out_coverage, refuse_hopeless
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, UsageError, failure
 from pdenet_cli.evaluation.trial import make_coarse, scratch_cube, sharpen_coarse
 from pdenet_cli.evaluation.uncertainty import Guess, errors_of
 from pdenet_cli.formats import files_of
 from pdenet_cli.formats.output import refuse_existing, refuse_folders
-from pdenet_cli.inference import Posterior
 from pdenet_cli.models import (
     SUFFIX,
     Model,
@@ -28,6 +27,7 @@ from pdenet_cli.models import (
     save_model,
     training_tensors,
 )
+from pdenet_cli.posterior import Posterior
 from pdenet_cli.report import hashes
 from pdenet_cli.tools.truths import Say, TruthSettings, Watch, first_repeated, open_truth, trained_on, truth_view
 
@@ -153,7 +153,7 @@ def _scene_facts(
 ) -> Iterator[dict[str, Any]]:
     """The facts of each scene with its coverage and width, and its coverage if calibrated on the others."""
     errors = [own for _, own in known]
-    by_others = unseen(errors, level) if len(errors) > 1 else [None]
+    by_others = leave_one_out_coverage(errors, level) if len(errors) > 1 else [None]
     for (fact, own), expected in zip(known, by_others, strict=True):
         yield fact | {"coverage": own.coverage(factors), "unseen": expected, "width": own.width(factors)}
 

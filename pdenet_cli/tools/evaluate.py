@@ -17,7 +17,7 @@ from pdenet_cli.evaluation.results import Evaluation, SceneResult, SystemScores
 from pdenet_cli.evaluation.view import View, compare
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import DEFAULT_SCALE
-from pdenet_cli.radiometry import believed, says_scale
+from pdenet_cli.radiometry import says_scale, without_implausible_scale
 from pdenet_cli.report import hashes
 from pdenet_cli.survey import Survey
 from pdenet_cli.tools.truths import TruthSettings, open_truth, truth_view
@@ -39,7 +39,7 @@ def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: TruthS
         view = truth_view(target, factor, settings, multiple=1, count=target.meta.bands, say=notes.append)
         # The truth decides what 0 and 1 are; the estimate may store the same values in another scale.
         own, truths = _credible_header(other), _credible_header(target)
-        radiometry = view.radiometry.for_twin(truths, own)
+        radiometry = view.radiometry.for_other_file(truths, own)
         name = guess.name if guess.name != TRUTH else str(guess)
         silent = [path for path, meta in ((guess, own), (truth, truths)) if not says_scale(meta)]
         scene = scene_result(
@@ -55,7 +55,7 @@ def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: TruthS
 
 def _credible_header(cube: Cube) -> CubeMeta:
     """A header without a scale factor that the values contradict."""
-    return believed(cube.meta, Survey.of(cube)) if cube.meta.reflectance_scale else cube.meta
+    return without_implausible_scale(cube.meta, Survey.of(cube)) if cube.meta.reflectance_scale else cube.meta
 
 
 def _open_estimate(guess: Path, settings: TruthSettings) -> Cube:
@@ -91,7 +91,7 @@ def _ground_notes(own: CubeMeta, truth: CubeMeta) -> list[str]:
     # As text one system has many spellings; as a code only one.
     if codes[0] != codes[1] and all(code.startswith("EPSG:") for code in codes):
         return [f"The two cubes are in different coordinate systems, {codes[0]} and {codes[1]}; {consequence}"]
-    apart = theirs.strays(ours, truth.columns, truth.rows)
+    apart = theirs.max_corner_offset(ours, truth.columns, truth.rows)
     if apart <= SAME_PLACE:
         return []
     how = f"are up to {apart:.3g} pixels apart on the" if codes[0] == codes[1] else "do not cover the same"

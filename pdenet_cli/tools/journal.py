@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli.errors import OutputError
-from pdenet_cli.formats.output import held
+from pdenet_cli.formats.output import locked
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Journal:
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep other runs from writing these outputs."""
-        return held(self.path)
+        return locked(self.path)
 
     def begin(self, job: dict[str, Any]) -> None:
         """Start a new journal."""

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from pdenet_cli.calibration import Calibration
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import ModelError, UsageError
-from pdenet_cli.inference import Layer, Posterior
+from pdenet_cli.inference import Layer
 from pdenet_cli.pages.overview import strips
+from pdenet_cli.posterior import Posterior
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.summaries import MAPS, MEAN, Question, Summary
 
@@ -103,7 +104,7 @@ class Maps:
         unit_range = float(np.mean(1 / np.abs(radiometry.gain)))  # from 0 to 1, in the file's units
         levels = REPORT_LEVELS | {"spread": tuple(float(f"{part * unit_range:.1g}") for part in SPREAD_LEVELS)}
         shown = {
-            s.name: (s.answer(self.question), s.unit, strips(cubes[f"{s.name}_merged"]))
+            s.name: (s.describe(self.question), s.unit, strips(cubes[f"{s.name}_merged"]))
             for s in self.summaries
             if s.unit != "value"
         }
@@ -152,7 +153,7 @@ class Maps:
     def _meta(self, fine: CubeMeta, summary: Summary, merged: bool) -> CubeMeta:
         """The metadata of a map: the georeference of the scene, float32, NaN where there is no data."""
         numbers = summary.unit in ("value", "spread")
-        says = summary.answer(self.question)
+        says = summary.describe(self.question)
         foreign = SCENE_ATTRIBUTES if numbers else SCENE_ATTRIBUTES + UNIT_ATTRIBUTES
         own = {"description": f"{summary.name}: {says}"} | ({} if numbers else {"units": UNIT_TEXTS[summary.unit]})
         meta = replace(

@@ -17,11 +17,12 @@ from pdenet_cli.cube import CubeMeta, Window
 from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.formats import open_cube, output_format
 from pdenet_cli.formats.output import Output, unwritable
-from pdenet_cli.inference import Posterior, halo_for, refuse_other, super_resolve
-from pdenet_cli.radiometry import refuse_narrow
+from pdenet_cli.inference import halo_for, super_resolve
+from pdenet_cli.posterior import Posterior, require_posterior
 from pdenet_cli.reading import Reading
 from pdenet_cli.report import Report, finite, hashes, versions
 from pdenet_cli.summaries import USUAL, Question
+from pdenet_cli.survey import refuse_narrow
 from pdenet_cli.tools.delivery import COMPLETE, Delivery
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.tools.naming import with_own_name
@@ -79,7 +80,7 @@ class Job:
         others: Sequence[Path] = (),
     ) -> None:
         """`output` is the sharpened cube; maps are named after it. `others` are scenes that must stay."""
-        refuse_other(posterior)
+        require_posterior(posterior)
         scene, output = Path(scene), Path(output)
         self.posterior, self.settings, self.others = posterior, settings, others
         self.maps = Maps(settings.maps, settings.question, posterior)

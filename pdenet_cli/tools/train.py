@@ -14,7 +14,7 @@ from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ModelError, PdenetError, UsageError
 from pdenet_cli.formats import is_one_scene, open_cube, output_format, writable_suffixes
-from pdenet_cli.formats.output import held, is_folder, refuse_existing, refuse_folders
+from pdenet_cli.formats.output import is_folder, locked, refuse_existing, refuse_folders
 from pdenet_cli.models import SUFFIX, Model, ModelSpec, load_model, read_header
 from pdenet_cli.networks import Network, build_network
 from pdenet_cli.networks.runtime import tune_process, use_threads
@@ -95,7 +95,7 @@ def train(
     with ExitStack() as stack:
         processes, device = stack.enter_context(joined_processes(plan.device))
         if processes.first:
-            stack.enter_context(held(files.lock))
+            stack.enter_context(locked(files.lock))
         tell = watch if processes.first else lambda event: None
         init = None if plan.init is None else load_model(plan.init)
         recipe = _recipe(plan, init)

@@ -14,9 +14,9 @@ from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation.view import LOWER_RIGHT_ALONE, PARTS, View
 from pdenet_cli.formats import files_of, open_cube
 from pdenet_cli.formats.output import refuse_scenes
-from pdenet_cli.inference import ENSEMBLES
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import ModelSpec
+from pdenet_cli.posterior import ENSEMBLES
 from pdenet_cli.reading import Reading
 from pdenet_cli.report import versions
 from pdenet_cli.training.data import held_out, sha256_of

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from pdenet_cli.bands import BandChoice, told
 from pdenet_cli.cube import Cube, Pixels, Window
 from pdenet_cli.errors import FormatError, ResourceError, UsageError
-from pdenet_cli.formats.limits import free_memory
-from pdenet_cli.networks.runtime import give_back
+from pdenet_cli.memory import free_memory, return_freed_memory
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.reading import Reading
 
@@ -48,7 +47,7 @@ class Scene:
             part = cube if chosen is None else cube.with_bands(chosen)
         except UsageError as error:
             raise FormatError(f"{cube.path}: {error}") from error
-        give_back()  # memory that reading the cube before took
+        return_freed_memory()  # memory that reading the cube before took
         if 2 * part.meta.nbytes > (free := free_memory()):
             need = f"{part.meta.nbytes:,} bytes are too many to train on with {free:,} bytes of free memory"
             raise ResourceError(f"{cube.path}: {need}. Cut out a part of it, or use fewer --bands.")

@@ -19,7 +19,7 @@ from torch import Tensor
 from pdenet_cli.cube import Window
 from pdenet_cli.degradation import Degradation, symmetric_pad
 from pdenet_cli.errors import UsageError
-from pdenet_cli.radiometry import FILLED, grown
+from pdenet_cli.holes import FILL_DEPTH, filled_from_edges
 from pdenet_cli.training.data import SMALLEST_SIDE, Scene
 from pdenet_cli.training.recipe import Recipe
 
@@ -196,7 +196,7 @@ class Patches:
             unit, there = scene.unit(random_square(rng, scene.size, scene.corner(self.scale), wide), run)
             if there.mean() > 0.5:
                 break
-        unit = grown(unit, there, FILLED * self.scale)
+        unit = filled_from_edges(unit, there, FILL_DEPTH * self.scale)
         if wide > side:
             large = torch.from_numpy(np.ascontiguousarray(unit))[None]
             small = F.interpolate(large, (side, side), mode="bicubic", antialias=True)
@@ -214,7 +214,7 @@ class Patches:
             unit, there = scene.unit(Window(*first.tolist(), *(last - first).tolist()), run)
             if there.mean() > 0.5:
                 break
-        unit = grown(unit, there, FILLED * self.scale)
+        unit = filled_from_edges(unit, there, FILL_DEPTH * self.scale)
         places = 2 * (points - first) / (last - first) - 1  # for torch: from -1 to 1, columns first
         grid = torch.from_numpy(np.ascontiguousarray(places[None, :, :, ::-1], np.float32))
         image = torch.from_numpy(np.ascontiguousarray(unit))[None]

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from pdenet_cli.cube import Window
 from pdenet_cli.degradation import Degradation, bicubic_up
+from pdenet_cli.holes import FILL_DEPTH, filled_from_edges
 from pdenet_cli.metrics import MOST_DECIBELS, PROTOCOLS
 from pdenet_cli.networks import Draw, Network
-from pdenet_cli.radiometry import FILLED, grown
 from pdenet_cli.training.data import Scene
 
 # Validation must stay cheap: the middle of a large part, and two runs of bands of a long spectrum.
@@ -49,7 +49,7 @@ def held_out_parts(
         there = torch.stack([torch.from_numpy(present) for _, present in runs])
         if there.all(1).double().mean() < LEAST_WHOLE:
             continue
-        filled = [grown(*run, FILLED * degradation.scale) for run in runs]
+        filled = [filled_from_edges(*run, FILL_DEPTH * degradation.scale) for run in runs]
         high = torch.stack([torch.from_numpy(unit) for unit in filled])
         low = degradation(high, torch.Generator().manual_seed(seed))
         bicubic = _score(bicubic_up(low, degradation.scale), high, there)

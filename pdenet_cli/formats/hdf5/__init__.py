@@ -1,4 +1,4 @@
-"""HDF5 and netCDF-4: a cube is a dataset; what it says is in attributes and in datasets beside it."""
+"""HDF5 and netCDF-4: a cube is a dataset; its metadata are attributes and datasets beside it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pdenet_cli.formats.hdf5.guard import GuardedFile, is_hdf5
 from pdenet_cli.formats.hdf5.writing import create_labelled
 from pdenet_cli.formats.labelled import swaths
 
-CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
+CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")  # netCDF-3
 
 
 def _open(path: Path, options: OpenOptions) -> Cube:
@@ -48,21 +48,21 @@ def _refuse_netcdf(finals: tuple[Path, ...], meta: CubeMeta) -> None:
 
 
 FORMAT = Format(
-    "HDF5",
-    (".h5", ".hdf5", ".he5"),
-    lambda path, head: is_hdf5(head),
-    _open,
-    _create,
+    name="HDF5",
+    suffixes=(".h5", ".hdf5", ".he5"),
+    recognises=lambda path, head: is_hdf5(head),
+    open=_open,
+    create=_create,
     refuse=labelled.refuse,
     named=labelled.by_planes,
 )
 NETCDF = Format(
-    "netCDF",
-    (".nc",),
-    lambda path, head: head[:4] in CLASSIC,
-    _refuse_classic,
-    _create,
+    name="netCDF",
+    suffixes=(".nc",),
+    recognises=lambda path, head: head[:4] in CLASSIC,
+    open=_refuse_classic,
+    create=_create,
     refuse=_refuse_netcdf,
     named=labelled.by_planes,
 )
-"""netCDF-4 is HDF5 and opened as such; what only netCDF has is its older format, and its suffix."""
+"""netCDF-4 is HDF5 and opened as such; this entry is for its suffix, and to refuse netCDF-3."""

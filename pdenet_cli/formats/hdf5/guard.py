@@ -1,7 +1,7 @@
-"""HDF5 files opened with suspicion: nothing is followed out of the file, nothing huge is believed.
+"""HDF5 files that may be hostile: nothing is followed out of the file, and no impossible size is believed.
 
-A dataset may keep its numbers in another file of the machine (external storage, virtual datasets, external
-links), and h5py would hand them out. Everything that reads HDF5 here goes through this door.
+A dataset may store its numbers in another file of the machine (external storage, virtual datasets, external
+links), and h5py would read them. All reading of HDF5 in pdenet goes through this module.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from pdenet_cli.cube import Pixels
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.choosing import Variable
 from pdenet_cli.formats.hdf5.heap import refuse_damaged_heaps
-from pdenet_cli.formats.limits import refuse_large_block, refuse_lie
+from pdenet_cli.formats.limits import refuse_impossible_size, refuse_large_block
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-DEEPEST = 12
+DEEPEST = 12  # levels of groups
 MOST_OBJECTS = 20_000
-MOST_LINKS = 8
-SMALL_BYTES = 1 << 20
-NETCDF_BYTES = (-127, 255)
+MOST_LINKS = 8  # soft links in a row
+SMALL_BYTES = 1 << 20  # attributes and datasets up to this size may be read as metadata
+NETCDF_BYTE_FILLS = (-127, 255)  # netCDF's default fill values of single bytes
 READABLE = (h5py.h5t.INTEGER, h5py.h5t.FLOAT, h5py.h5t.STRING, h5py.h5t.ENUM)
 
 
 def is_hdf5(head: bytes) -> bool:
-    """Whether the signature is where HDF5 may have it: at the start or behind a block of the user's."""
+    """Whether there is an HDF5 signature, at the start or after a user block."""
     return any(head[at : at + 8] == SIGNATURE for at in (0, 512, 1024, 2048))
 
 
 @dataclass(frozen=True)
 class GuardedArray:
-    """A dataset whose damaged parts show as one line when they are met."""
+    """A dataset that raises a FormatError for damaged parts."""
 
     path: Path
     dataset: h5py.Dataset
@@ -81,7 +81,7 @@ class GuardedFile:
             raise FormatError(f"{path}: a damaged HDF5 file ({reason}). Copy it again.") from error
 
     def datasets(self) -> Iterator[h5py.Dataset]:
-        """Every dataset that lies in this file itself, each once, by hard links only."""
+        """Every dataset in this file, once, found by hard links only."""
         seen: set[Any] = set()
         groups: list[tuple[h5py.Group, int]] = [(self.file, 0)]
         while groups:
@@ -104,7 +104,7 @@ class GuardedFile:
                     groups.append((child, depth + 1))
 
     def variables(self) -> list[Variable]:
-        """The datasets by name, shape and type, and what the file itself has only as links elsewhere."""
+        """The datasets by name, shape and type, and links of the root group to other files."""
         found = [_variable(dataset) for dataset in self.datasets() if dataset.shape is not None]
         outside = [name for name in self.file if _link(self.file, name) == h5py.h5l.TYPE_EXTERNAL]
         return found + [Variable(f"{name}, a link to another file", (), None) for name in outside]
@@ -118,7 +118,7 @@ class GuardedFile:
         return {} if found is None else attributes(found)
 
     def dimensions(self, name: str) -> list[str]:
-        """The names of the axes: of their dimension scales, else their labels, else nothing."""
+        """The names of the axes: their dimension scales, else their labels, else empty."""
         dataset, names = self.at(name), []
         for axis in range(dataset.ndim):
             try:
@@ -136,14 +136,14 @@ class GuardedFile:
         return found
 
     def fill(self, name: str) -> float | None:
-        """What stands where nothing was written, if whoever made the dataset chose it."""
+        """The fill value of the dataset, if it was set explicitly."""
         dataset = self.at(name)
         chosen = dataset.id.get_create_plist().fill_value_defined() == h5py.h5d.FILL_VALUE_USER_DEFINED
         if not chosen or dataset.dtype.kind not in "iuf":
             return None
         value = float(dataset.fillvalue)
-        # netCDF chooses one for every variable, and in a single byte that is a number like any other.
-        return None if dataset.dtype.itemsize == 1 and value in NETCDF_BYTES else value
+        # netCDF sets one for every variable, and that of a single byte may be data.
+        return None if dataset.dtype.itemsize == 1 and value in NETCDF_BYTE_FILLS else value
 
     def has(self, name: str) -> bool:
         """Whether there is a dataset or group of this name, in this file."""
@@ -172,16 +172,16 @@ class GuardedFile:
         try:
             return group[name]
         except (KeyError, OSError, RuntimeError, ValueError, TypeError):
-            return None  # a damaged object: not to be had, and no reason to lose the others
+            return None  # a damaged object, which is no reason to lose the others
 
     def array(self, name: str) -> GuardedArray:
-        """The pixels of a dataset, if they lie in this file and can be read in parts."""
+        """The pixels of a dataset, if they are in this file and can be read in parts."""
         dataset = self.at(name)
         self.trust(dataset)
         return GuardedArray(self.path, dataset)
 
     def trust(self, dataset: h5py.Dataset) -> None:
-        """Stop unless the dataset's numbers lie in this file, are really there, and can be decoded."""
+        """Stop unless the dataset's numbers are in this file, complete, and can be decoded."""
         name = dataset.name
         if dataset.external:
             raise FormatError(f"{self.path}: {name} stores its values in another file, which is not read.")
@@ -203,7 +203,7 @@ class GuardedFile:
         if dataset.size and not dataset.id.get_storage_size():
             raise FormatError(f"{self.path}: {name} declares the shape {dataset.shape} but holds no values.")
         sparse = dataset.chunks is not None
-        refuse_lie(self.path, name, tuple(dataset.shape), kind.itemsize, size, sparse=sparse)
+        refuse_impossible_size(self.path, name, tuple(dataset.shape), kind.itemsize, size, sparse=sparse)
         offset = dataset.id.get_offset()
         if offset is not None and offset + math.prod(dataset.shape) * kind.itemsize > size:
             raise FormatError(f"{self.path}: {name} runs past the end of the file. Copy it again.")
@@ -244,7 +244,7 @@ def _variable(dataset: h5py.Dataset) -> Variable:
 
 
 def _link(group: h5py.Group, name: str) -> int | None:
-    """What kind of link a name is; h5py's own `in` and `get` would follow it to find out."""
+    """The type of a link; h5py's `in` and `get` would follow it."""
     try:
         kind: int = group.id.links.get_info(name.encode()).type
     except (KeyError, RuntimeError, ValueError):
@@ -270,7 +270,7 @@ def attributes(thing: h5py.Dataset | h5py.Group) -> dict[str, Any]:
         try:
             about = h5py.h5a.open(thing.id, name.encode())
             kind = about.get_type()
-            # References and structures say nothing of the cube, and damaged ones crash the library.
+            # References and structures are of no use here, and damaged ones crash the library.
             if kind.get_class() in READABLE and math.prod(about.shape) * kind.get_size() <= SMALL_BYTES:
                 found[name] = plain(thing.attrs[name])
         except (OSError, TypeError, ValueError, KeyError, RuntimeError, AttributeError):

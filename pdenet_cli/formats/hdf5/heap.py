@@ -1,4 +1,4 @@
-"""HDF5's heaps of texts and references, walked before the library does: in a damaged one it would never end."""
+"""A check of HDF5's global heaps (texts, references): in a damaged one the library loops forever."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from pdenet_cli.errors import FormatError
 
 SIGNATURE = b"GCOL\x01\0\0\0"
-REACH = 64 << 20  # heaps lie with the other small things at the start of a file, or were added at its end
+REACH = 64 << 20  # bytes searched at either end of a file, where heaps are
 
 
 def refuse_damaged_heaps(path: Path) -> None:
-    """Stop where the objects of a heap do not follow each other to its end."""
+    """Stop if the objects of a heap do not fill it exactly."""
     size = path.stat().st_size
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
         for start, end in ((0, REACH), (max(REACH, size - REACH), size)):
@@ -33,7 +33,8 @@ def _is_whole(view: mmap.mmap, heap: int) -> bool:
         if end > len(view):
             return False
         index, _, _, length = struct.unpack("<HHIQ", view[place : place + 16])
-        place += length if index == 0 else 16 + -(-length // 8) * 8  # object 0 is the free rest, header included
+        # Object 0 is the free space, its header included.
+        place += length if index == 0 else 16 + -(-length // 8) * 8
         if (index == 0 and length < 16) or place > end:
             return False
     return True

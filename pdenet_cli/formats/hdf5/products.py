@@ -11,24 +11,24 @@ import numpy as np
 from pdenet_cli.cube import CubeMeta, Pixels, Sliceable
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.attributes import numbers
-from pdenet_cli.formats.envi_header import Header
+from pdenet_cli.formats.envi_header import EnviHeader
 from pdenet_cli.formats.hdf5.guard import GuardedArray, GuardedFile
 from pdenet_cli.formats.labelled import swaths
 from pdenet_cli.georeference import Georeference
 
 
 def is_emit(guarded: GuardedFile) -> bool:
-    """Whether latitude and longitude of every pixel are where EMIT keeps them."""
+    """Whether the file has EMIT's groups, with latitude and longitude of every pixel."""
     known = guarded.has("sensor_band_parameters") or guarded.attributes("").get("instrument") == "EMIT"
     return known and guarded.has("location/lat") and guarded.has("location/lon")
 
 
 def place_emit(guarded: GuardedFile, meta: CubeMeta) -> CubeMeta:
-    """The same cube, placed by a grid of ground control points out of EMIT's latitudes and longitudes."""
+    """The same cube, georeferenced by control points from EMIT's latitudes and longitudes."""
     lat, lon = "location/lat", "location/lon"
     if any(guarded.array(name).shape != (meta.rows, meta.columns) for name in (lat, lon)):
         return meta
-    ortho = ("geotransform", "spatial_ref")  # of the product's map grid, which these pixels are not on
+    ortho = ("geotransform", "spatial_ref")  # those of the orthorectified grid, not of these pixels
     kept = {name: value for name, value in meta.extra.items() if name not in ortho}
     return swaths.placed(guarded, replace(meta, extra=kept), lat, lon)
 
@@ -37,14 +37,14 @@ NEON_CUBE, NEON_SYSTEM = "Reflectance_Data", "Metadata/Coordinate_System"
 
 
 def place_neon(guarded: GuardedFile, meta: CubeMeta) -> CubeMeta:
-    """A cube of NEON's placed by the map info in a dataset near it; any other cube as it is."""
+    """A NEON cube georeferenced by the map info in a dataset near it; any other cube unchanged."""
     group, _, name = (meta.variable or "").rpartition("/")
     told = guarded.text(f"{group}/{NEON_SYSTEM}/Map_Info") if name == NEON_CUBE else None
     if told is None:
         return meta
     code = guarded.text(f"{group}/{NEON_SYSTEM}/EPSG Code") or ""
     try:
-        place = Header(guarded.path, {"map info": told}).georeference()
+        place = EnviHeader(guarded.path, {"map info": told}).georeference()
     except ValueError:
         place = Georeference()
     if place.transform is None:
@@ -62,16 +62,16 @@ def place_neon(guarded: GuardedFile, meta: CubeMeta) -> CubeMeta:
 
 
 PRISMA_FIELDS = "HDFEOS/SWATHS/PRS_L2D_HCO/Data Fields"
-PRISMA_METRES = 30.0
-LARGEST_NUMBER = 65535  # stands for L2Scale...Max, as 0 does for L2Scale...Min
+PRISMA_METRES = 30.0  # pixel size
+LARGEST_NUMBER = 65535  # means L2Scale...Max, as 0 means L2Scale...Min
 
 
 @dataclass(frozen=True)
 class SortedBands:
-    """Bands out of several (rows, bands, columns) arrays, in an order of their own."""
+    """A view of bands of several (rows, bands, columns) arrays in one order."""
 
     sources: Sequence[GuardedArray]
-    order: Sequence[tuple[int, int]]  # of each band: which array, which band there
+    order: Sequence[tuple[int, int]]  # for each band: index of its array, band there
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -93,7 +93,7 @@ class SortedBands:
 
 
 def is_prisma(guarded: GuardedFile) -> bool:
-    """Whether the hyperspectral cubes are where PRISMA L2D keeps them."""
+    """Whether the file has the groups of PRISMA L2D."""
     return guarded.has(f"{PRISMA_FIELDS}/VNIR_Cube") and guarded.has(f"{PRISMA_FIELDS}/SWIR_Cube")
 
 
@@ -148,7 +148,7 @@ def _prisma_place(said: dict[str, Any], rows: int, columns: int) -> Georeference
     if any(corner is None for corner in corners):
         return Georeference(crs=system)
     left, top, right, bottom = (corner[0] for corner in corners if corner)
-    # The corners are said to be those of the picture or the centres of its corner pixels: the size tells.
+    # Corners are those of the picture, or the centres of the corner pixels: its size shows which.
     centres = abs(right - left - PRISMA_METRES * (columns - 1)) < PRISMA_METRES / 2
     half = PRISMA_METRES / 2 if centres else 0.0
     width = (right - left + 2 * half) / columns

@@ -1,4 +1,4 @@
-"""HDF5 files as a header around one plain block of pixels, the same bytes for the same cube."""
+"""Writing HDF5: a header around one plain block of pixels, the same bytes for the same cube."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pdenet_cli.formats import labelled
 from pdenet_cli.formats.labelled.ground_grid import GroundGrid
 from pdenet_cli.formats.raw import RawArray
 
-# Old enough for every reader of today, new enough for attributes of more than 64 kB.
+# Old enough for all current readers, new enough for attributes of more than 64 kB.
 LIBRARY = ("v108", "v108")
 
 
-class _Plan(io.RawIOBase):
-    """A file in memory that keeps what is written into it, piece by piece, and no room for what is not."""
+class _Recorder(io.RawIOBase):
+    """A file in memory that records what is written, piece by piece, and takes no memory for gaps."""
 
     def __init__(self) -> None:
         self.pieces: list[tuple[int, bytes]] = []
@@ -61,19 +61,19 @@ def around_pixels(
     user_block: bytes = b"",
 ) -> RawArray:
     """The block of pixels in the file that `build` lays out; pixels that `part` has already are kept."""
-    # HDF5 would truncate a file that is there, and crash where the disk is full: it only says what goes where.
-    plan = _Plan()
+    # HDF5 would truncate an existing file, and crash on a full disk: it only records what goes where.
+    recorder = _Recorder()
     array = RawArray(part, dtype, shape)
     options: dict[str, Any] = dict(alignment_threshold=array.nbytes, alignment_interval=8)
     if user_block:
         options |= dict(userblock_size=len(user_block))
-    with h5py.File(plan, "w", libver=LIBRARY, track_order=True, **options) as file:
+    with h5py.File(recorder, "w", libver=LIBRARY, track_order=True, **options) as file:
         array = replace(array, offset=build(file).id.get_offset())
     with part.open("r+b" if part.exists() else "w+b") as target:
-        for place, piece in (*plan.pieces, (0, user_block)):
+        for place, piece in (*recorder.pieces, (0, user_block)):
             target.seek(place)
             target.write(piece)
-        target.truncate(plan.size)
+        target.truncate(recorder.size)
     array.reserve()
     return array
 
@@ -91,7 +91,7 @@ def create_labelled(part: Path, meta: CubeMeta) -> Cube:
 
 
 def _lay_out(file: h5py.File, meta: CubeMeta, grids: list[tuple[int, GroundGrid]]) -> h5py.Dataset:
-    """The dataset of the pixels, behind all others; `grids` gets those that are still to be filled, by place."""
+    """The dataset of the pixels, after all others; `grids` gets the offsets of grids to be filled later."""
     file.attrs["Conventions"] = "CF-1.8"
     parts = labelled.layout(meta)
     scales = {name: _dimension(file, name, size) for name, size in _missing_dimensions(parts, meta)}
@@ -116,21 +116,21 @@ def _lay_out(file: h5py.File, meta: CubeMeta, grids: list[tuple[int, GroundGrid]
     return dataset
 
 
-def _missing_dimensions(parts: list[labelled.Part], meta: CubeMeta) -> list[tuple[str, int]]:
+def _missing_dimensions(parts: list[labelled.LayoutArray], meta: CubeMeta) -> list[tuple[str, int]]:
     sizes = dict(zip(labelled.dimensions(meta).values(), meta.shape(), strict=True))
     there = {part.name for part in parts}
     return [(name, size) for name, size in sizes.items() if name not in there]
 
 
 def _dimension(file: h5py.File, name: str, size: int) -> h5py.Dataset:
-    """A dimension without coordinates, in the words by which netCDF knows one."""
+    """A dimension without coordinates, as netCDF marks one."""
     dataset = file.create_dataset(name, (size,), ">f4", track_times=False)
     dataset.make_scale(f"This is a netCDF dimension but not a netCDF variable.{size:10d}")
     return dataset
 
 
 def plain_block(file: h5py.File, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> h5py.Dataset:
-    """A dataset whose numbers are one uncompressed block, there from the start and never filled."""
+    """A dataset whose numbers are one uncompressed block, allocated at once and not filled."""
     plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     plan.set_layout(h5py.h5d.CONTIGUOUS)
     plan.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
@@ -146,5 +146,5 @@ def set_attributes(dataset: h5py.Dataset, attributes: dict[str, Any]) -> None:
     for name, value in attributes.items():
         try:
             dataset.attrs[name] = value
-        except (TypeError, ValueError, OverflowError):  # a whole number or a letter that HDF5 cannot hold
+        except (TypeError, ValueError, OverflowError):  # an integer or a character that HDF5 cannot hold
             dataset.attrs[name] = str(value).replace("\0", "")

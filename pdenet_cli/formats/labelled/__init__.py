@@ -1,7 +1,7 @@
-"""A cube among named arrays with attributes, as HDF5, netCDF-4 and Zarr keep it: how it is found and laid out.
+"""A cube among named arrays with attributes, as in HDF5, netCDF-4 and Zarr: how it is found and laid out.
 
-What we write follows the CF conventions (dimensions as the input has them, else band, y, x; coordinates; a
-`spatial_ref` variable), so that xarray, GDAL and netCDF tools understand it. What we read may be much poorer.
+What we write follows the CF conventions (dimensions named as in the input, else band, y, x; coordinates; a
+`spatial_ref` variable), so that xarray, GDAL and netCDF tools understand it. What we read may have less metadata.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pdenet_cli.cube import INTERLEAVES, CubeMeta, Pixels, Sliceable
+from pdenet_cli.dtypes import as_stored
 from pdenet_cli.errors import OutputError
 from pdenet_cli.formats import attributes as words
 from pdenet_cli.formats import crs
@@ -33,16 +34,15 @@ from pdenet_cli.formats.labelled.ground_grid import GroundGrid, degrees_of
 from pdenet_cli.formats.labelled.store import Store
 from pdenet_cli.formats.labelled.views import Unsigned, WithoutAxis, unsigned
 from pdenet_cli.georeference import Georeference
-from pdenet_cli.radiometry import held
 
 INTERNAL = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS", "_ARRAY_DIMENSIONS"}
 INTERNAL |= {"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "MATLAB_class"}
 INTERNAL |= {"coordinates", "grid_mapping", "Conventions", "_FillValue", "_Unsigned", *words.PLACE}
-"""Attributes that describe how one file is built: never carried over to another."""
+"""Attributes about the structure of one file: never copied to another."""
 
 
 def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
-    """The cube in a store: all it says of itself, its pixels, and the order of their axes."""
+    """The cube in a store: its metadata, its pixels, and the order of their axes."""
     variables = store.variables()
     if options.variable is not None:
         asked = store.variable(options.variable)
@@ -70,8 +70,8 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
     along = dict(zip(axes, dimensions, strict=False))
     sizes = dict(zip(axes, array.shape, strict=True))
     beside = spectra.beside(store, chosen.name, lists, along.get("b", ""), sizes["b"])
-    fields, rest = words.understood(said | {n: v for n, v in beside.items() if n not in said}, sizes["b"])
-    if "nodata" not in fields and fill:  # 0 is everybody's default, and data
+    fields, rest = words.parse_fields(said | {n: v for n, v in beside.items() if n not in said}, sizes["b"])
+    if "nodata" not in fields and fill:  # not 0, which is the default and may be data
         fields["nodata"] = fill
         more = (*more, f"its fill value {fill:.10g} is read as nodata")
     place, doubts = placing.placed(store, chosen.name, said, along)
@@ -85,14 +85,14 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
         dimensions=_kept_dimensions(along, chosen.name),
         variable=chosen.name or None,
         extra={name: value for name, value in rest.items() if not _is_internal(name)},
-        notes=(*notes, *left_out, *more, *doubts, *words.unheeded(said, fields.get("nodata"))),
+        notes=(*notes, *left_out, *more, *doubts, *words.notes_on_other_nodata(said, fields.get("nodata"))),
         **fields,
     )
     return meta, array, axes
 
 
 def _kept_dimensions(along: Mapping[str, str], variable: str) -> tuple[str, str, str] | None:
-    """What a file calls its axes, if outputs can call them so too and be understood; None: as usual."""
+    """The names of the axes, if they are unusual and can be read back from an output; else None."""
     band, row, column = (along.get(axis, "").rpartition("/")[2] for axis in "brc")
     known = [axis_called(name) for name in (band, row, column)] == ["b", "r", "c"]
     if not known or {band, row, column} & {variable.rpartition("/")[2], *RESERVED}:
@@ -101,7 +101,7 @@ def _kept_dimensions(along: Mapping[str, str], variable: str) -> tuple[str, str,
 
 
 def _cubes_of_four_axes(store: Store, variables: list[Variable], asked: str | None) -> list[Variable]:
-    """The variables; four axes are three where one has the length 1, if no other is a cube or it is asked for."""
+    """The variables; four axes become three where one has length 1, if there is no cube or it is asked for."""
     if asked is None and any(v.is_cube for v in variables):
         return variables
     found = []
@@ -114,7 +114,7 @@ def _cubes_of_four_axes(store: Store, variables: list[Variable], asked: str | No
 
 
 def _pixels(store: Store, name: str) -> tuple[Sliceable, list[str], tuple[str, ...]]:
-    """The array of a variable and the names of its axes, but for one that only has the length 1."""
+    """The array of a variable, the names of its axes, and a note; of four axes, one of length 1 is left out."""
     array, dimensions = store.array(name), list(store.dimensions(name))
     axis = single_axis(array.shape, dimensions)
     if axis is None:
@@ -124,7 +124,7 @@ def _pixels(store: Store, name: str) -> tuple[Sliceable, list[str], tuple[str, .
 
 
 def _without_sign(said: Mapping[str, Any], kind: np.dtype[Any]) -> dict[str, Any]:
-    """What is said of numbers whose missing value is written with a sign that they do not have."""
+    """Attributes of unsigned numbers, with nodata values that are written with a sign made positive."""
     return {
         n: [_positive(number, kind) for number in words.numbers(v) or ()] if spectra.field_of(n) == "nodata" else v
         for n, v in said.items()
@@ -149,8 +149,8 @@ def _inherited(store: Store, name: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Part:
-    """One array of a layout: its place, the names of its axes, its numbers (None: the pixels) and attributes."""
+class LayoutArray:
+    """One array of a file to be written; `values` is None for the pixels, which are written later."""
 
     name: str
     dimensions: tuple[str, ...]
@@ -164,19 +164,19 @@ TAKEN = {*USUAL, *RESERVED, "lat", "lon", "wavelength"}
 
 
 def by_planes(path: Path, meta: CubeMeta) -> CubeMeta:
-    """The layout of an output of any name: the bands first or last, never between rows and columns."""
-    # GDAL takes the two last axes for a picture; only where they are columns and bands it knows better.
+    """The metadata of an output with the bands first or last, never between rows and columns."""
+    # GDAL takes the last two axes for a picture, unless they are columns and bands.
     return replace(meta, interleave="bsq") if meta.interleave == "bil" else meta
 
 
 def refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
-    """Stop before anything is written if no such cube has these numbers."""
+    """Stop before anything is written if such a cube cannot be read back."""
     if meta.dtype.kind == "c":
         raise OutputError(f"HDF5, netCDF and Zarr cubes cannot hold {meta.dtype.name}. Use ENVI or TIFF.")
 
 
 def dimensions(meta: CubeMeta) -> dict[str, str]:
-    """The names of bands b, rows r and columns c: those of the file that the cube came from, or the usual ones."""
+    """The names of bands b, rows r and columns c: those of the input file, or the usual ones."""
     names = meta.dimensions or USUAL
     if names[1:] != USUAL[1:] and degrees_of(meta):
         names = (names[0], *USUAL[1:])  # `lat` and `lon` are then grids
@@ -185,40 +185,42 @@ def dimensions(meta: CubeMeta) -> dict[str, str]:
     return dict(zip("brc", names, strict=True))
 
 
-def layout(meta: CubeMeta) -> list[Part]:
-    """The arrays that hold a cube and all that it says; the pixels come last."""
+def layout(meta: CubeMeta) -> list[LayoutArray]:
+    """The arrays that hold a cube and its metadata; the pixels come last."""
     names = dimensions(meta)
     band = names["b"]
     parts = [*_coordinates(meta, names)]
-    said = words.spoken(meta)
+    said = words.dump_fields(meta)
     fill = fill_value(meta)
     if fill is not None and (float(fill) == meta.nodata or fill != fill):
         del said["nodata"]  # `_FillValue` says the same
     if meta.wavelengths is not None:
         units = {"units": meta.wavelength_units} if meta.wavelength_units else {}
-        # Called as its dimension where that is a word for it, so that xarray selects bands by wavelength.
+        # Named like its dimension if possible, so that xarray can select bands by wavelength.
         name = band if spectra.field_of(band) == "wavelengths" else "wavelength"
-        parts.append(Part(name, (band,), np.asarray(meta.wavelengths, "<f8"), units))
+        parts.append(LayoutArray(name, (band,), np.asarray(meta.wavelengths, "<f8"), units))
     if meta.fwhm is not None:
-        parts.append(Part("fwhm", (band,), np.asarray(meta.fwhm, "<f8")))
+        parts.append(LayoutArray("fwhm", (band,), np.asarray(meta.fwhm, "<f8")))
     for name, grid in degrees_of(meta).items():
         latitude = {"standard_name": "latitude", "units": "degrees_north"}
         longitude = {"standard_name": "longitude", "units": "degrees_east"}
-        parts.append(Part(name, (names["r"], names["c"]), grid, latitude if name == "lat" else longitude))
+        parts.append(LayoutArray(name, (names["r"], names["c"]), grid, latitude if name == "lat" else longitude))
     beside = [part.name for part in parts if part.dimensions != (part.name,)]
     if beside:
         said["coordinates"] = " ".join(beside)
     if meta.georeference != Georeference():
-        parts.append(Part("spatial_ref", (), np.zeros((), "<i4"), words.spoken_place(meta.georeference)))
+        parts.append(
+            LayoutArray("spatial_ref", (), np.zeros((), "<i4"), words.dump_georeference(meta.georeference))
+        )
         said["grid_mapping"] = "spatial_ref"
     scaling = {"data_gain_values": "scale_factor", "data_offset_values": "add_offset"}
-    told = [name for name in scaling if name in said]
-    # One for all bands has a name that every CF tool applies, and one without the other would mislead it.
-    if all(len(set(said[name])) == 1 for name in told):
-        said |= {scaling[name]: said.pop(name)[0] for name in told}
-    said |= {n: v for n, v in words.spoken_extra(meta, said).items() if not _is_internal(n)}
+    given = [name for name in scaling if name in said]
+    # One value for all bands has a CF name, which other tools apply; one without the other would mislead them.
+    if all(len(set(said[name])) == 1 for name in given):
+        said |= {scaling[name]: said.pop(name)[0] for name in given}
+    said |= {n: v for n, v in words.dump_extra(meta, said).items() if not _is_internal(n)}
     axes = tuple(names[axis] for axis in INTERLEAVES[meta.interleave])
-    return [*parts, Part(_variable_name(meta.variable, {part.name for part in parts}), axes, None, said)]
+    return [*parts, LayoutArray(_variable_name(meta.variable, {part.name for part in parts}), axes, None, said)]
 
 
 def _variable_name(wanted: str | None, taken: set[str]) -> str:
@@ -227,7 +229,7 @@ def _variable_name(wanted: str | None, taken: set[str]) -> str:
     return name if usable and name.split("/")[0] not in TAKEN | taken else "cube"
 
 
-def _coordinates(meta: CubeMeta, called: Mapping[str, str]) -> list[Part]:
+def _coordinates(meta: CubeMeta, dimension_names: Mapping[str, str]) -> list[LayoutArray]:
     """The ground coordinates of the pixel centres, for a scene that is not rotated."""
     where = meta.georeference
     if where.transform is None or where.transform[2] or where.transform[4]:
@@ -237,22 +239,22 @@ def _coordinates(meta: CubeMeta, called: Mapping[str, str]) -> list[Part]:
     if system is not None and system.is_geographic:
         names = {"y": ("latitude", "degrees_north"), "x": ("longitude", "degrees_east")}
     else:
-        names = {axis: (f"projection_{axis}_coordinate", coordinates.spoken_units(system)) for axis in "yx"}
+        names = {axis: (f"projection_{axis}_coordinate", coordinates.cf_units(system)) for axis in "yx"}
     centres = {"y": y0 + yr * (np.arange(meta.rows) + 0.5), "x": x0 + xc * (np.arange(meta.columns) + 0.5)}
-    own = {"y": called["r"], "x": called["c"]}
+    own = {"y": dimension_names["r"], "x": dimension_names["c"]}
     return [
-        Part(own[axis], (own[axis],), centres[axis].astype("<f8"), {"standard_name": name, "units": units})
+        LayoutArray(own[axis], (own[axis],), centres[axis].astype("<f8"), {"standard_name": name, "units": units})
         for axis, (name, units) in names.items()
     ]
 
 
 def fill_value(meta: CubeMeta) -> Any:
-    """The nodata value as a number of the pixels' own type, None where that type cannot hold it."""
+    """The nodata value in the type of the pixels, None if that type cannot hold it."""
     if meta.nodata is None:
         return None
     if meta.dtype.kind == "f":
         with np.errstate(over="ignore"):
             fill = meta.dtype.type(meta.nodata)
         return fill if np.isinf(fill) == np.isinf(meta.nodata) else None
-    value = held(meta.nodata, meta.dtype)
+    value = as_stored(meta.nodata, meta.dtype)
     return meta.dtype.type(value) if isinstance(value, int) else None

@@ -1,4 +1,4 @@
-"""Coordinates of pixels as CF files keep them, one number for each row and each column, and what they tell."""
+"""Coordinates of pixels as CF files store them, one number per row and per column, and their georeference."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pdenet_cli.formats import crs
 from pdenet_cli.georeference import Georeference
 
 OTHER_UNITS = re.compile(r"\s*(rad|pixel|count|1\b)", re.IGNORECASE)
-EVEN = 0.1  # by how much of a pixel a centre may lie beside its place on an even grid
+EVEN = 0.1  # largest distance of a pixel centre from its place on an even grid, in pixels
 
 LENGTHS = {"m": 1.0, "km": 1000.0, "cm": 0.01, "mm": 0.001, "foot": crs.FOOT, "US_survey_foot": crs.SURVEY_FOOT}
-"""The units of length that have a name in CF, in metres."""
+"""Units of length by their CF names, in metres."""
 
 _USUAL = {
     "m": "m metre metres meter meters",
@@ -34,12 +34,12 @@ METRES = {word: LENGTHS[unit] for unit, names in _USUAL.items() for word in name
 
 @dataclass(frozen=True)
 class Coordinate:
-    """Where the centres of the pixels lie along one axis, as a file says it."""
+    """The pixel centres along one axis, as a file gives them."""
 
     name: str
     values: tuple[float, ...]
     units: str
-    rounding: float = 0.0  # what their type may have rounded off, as a share of the largest
+    rounding: float = 0.0  # relative precision of their type
 
     @property
     def is_angle(self) -> bool:
@@ -47,10 +47,10 @@ class Coordinate:
 
     @property
     def metres(self) -> float | None:
-        """The unit in metres, which may be a multiple such as "0.3048 metre"; None for no known length."""
+        """The unit in metres, also of a multiple such as "0.3048 metre"; None if it is no known length."""
         match = re.fullmatch(r"\s*(\d[\d.]*(?:[eE][+-]?\d+)?)?(.*)", self.units, re.DOTALL)
         number, name = match.groups() if match else (None, "")
-        # The whole first, then its first word: some write "meters east".
+        # First the whole text, then its first word: some write "meters east".
         words = (re.sub(r"[^a-z]", "", text.lower()) for text in (name, *name.split()[:1]))
         length = next((METRES[word] for word in words if word in METRES), None)
         return None if length is None else length * float(number or 1)
@@ -60,33 +60,33 @@ class Coordinate:
         return self.is_angle or self.metres is not None
 
     def line(self) -> tuple[float, float] | None:
-        """The first corner and the step, None where the centres are not evenly spaced."""
+        """The edge before the first pixel, and the step; None if the centres are not evenly spaced."""
         values = np.asarray(self.values)
         if not np.isfinite(values).all():
             return None
         step = (values[-1] - values[0]) / (len(values) - 1)
-        beside = np.abs(values - (values[0] + step * np.arange(len(values))))
-        if not step or not (beside <= EVEN * abs(step) + self.rounding * np.abs(values).max()).all():
+        deviation = np.abs(values - (values[0] + step * np.arange(len(values))))
+        if not step or not (deviation <= EVEN * abs(step) + self.rounding * np.abs(values).max()).all():
             return None
         return float(values[0] - step / 2), float(step)
 
     def factor(self, system: pyproj.CRS | None) -> float | None:
-        """What makes these numbers those of a coordinate system (metres without one), None if nothing does."""
+        """The factor from these numbers to those of a coordinate system (metres without one); None: none."""
         geographic = system is not None and system.is_geographic
         if self.is_angle:
             return 1.0 if system is None or geographic else None
         if self.metres is None:
-            # Words that name no other unit leave the numbers to the system, if there is one.
+            # An unknown unit is taken for that of the system, if there is one, unless it is surely another.
             return None if system is None or OTHER_UNITS.match(self.units) else 1.0
         if geographic:
             return None
         ratio = self.metres / crs.metres(system)
-        # Whoever writes "feet" beside a system in US survey feet means those.
+        # "feet" beside a system in US survey feet means US survey feet.
         return 1.0 if math.isclose(ratio, 1, rel_tol=1e-5) else ratio
 
 
 def placed(where: Georeference, rows: Coordinate, columns: Coordinate) -> tuple[Georeference, tuple[str, ...]]:
-    """A georeference with the transform that the coordinates give, or a note on why they give none."""
+    """A georeference with the transform of the coordinates, or a note on why they give none."""
     code = where.crs or (crs.DEGREES if rows.is_angle else None)
     system = crs.parsed(code)
     lines = []
@@ -104,7 +104,7 @@ def placed(where: Georeference, rows: Coordinate, columns: Coordinate) -> tuple[
 
 
 def described(mapping: Mapping[str, Any], metres: float) -> str | None:
-    """The coordinate system that the parameters of a grid mapping describe, None where they do not."""
+    """The coordinate system of the CF parameters of a grid mapping, None if they give none."""
     values = {name: value[0] if _is_single(value) else value for name, value in mapping.items()}
     try:
         for name in values.keys() & {"false_easting", "false_northing"}:
@@ -122,8 +122,8 @@ def _is_single(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 1
 
 
-def spoken_units(system: pyproj.CRS | None) -> str:
-    """The unit of length of a coordinate system as CF writes it; metres where there is none."""
+def cf_units(system: pyproj.CRS | None) -> str:
+    """The CF name of the unit of length of a coordinate system; metres where there is none."""
     metres = crs.metres(system)
     names = (name for name, length in LENGTHS.items() if math.isclose(length, metres, rel_tol=1e-9))
     return next(names, f"{metres!r} m")

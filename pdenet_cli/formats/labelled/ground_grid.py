@@ -1,4 +1,4 @@
-"""Latitude and longitude of every pixel out of a few points, as others look for them in netCDF."""
+"""Latitude and longitude of every pixel, interpolated from ground control points, as netCDF tools expect."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ import numpy as np
 from pdenet_cli.cube import CubeMeta, Pixels
 from pdenet_cli.formats import crs
 
-BLOCK_NUMBERS = 1 << 19
+BLOCK_NUMBERS = 1 << 19  # numbers computed at once
 
 
 @dataclass(frozen=True)
 class GroundGrid:
-    """A number for the centre of every pixel, straight between those of points and beyond the last of them.
+    """A number for every pixel centre, interpolated linearly between points and extrapolated beyond them.
 
-    It may be larger than memory: `blocks` makes it piece by piece.
+    The grid may be larger than memory: `blocks` computes it piece by piece.
     """
 
-    at_rows: Pixels  # where the rows of points lie in the picture, in pixels from its upper-left corner
+    at_rows: Pixels  # rows of the points, in pixels from the upper-left corner
     at_columns: Pixels
-    known: Pixels  # of each point, (rows of points, columns of points)
+    known: Pixels  # values of the points, (rows of points, columns of points)
     shape: tuple[int, int]
     dtype = np.dtype("<f8")
 
     @property
     def rows_at_once(self) -> int:
-        """How many rows make a few megabytes."""
+        """The number of rows in a block, a few megabytes."""
         return min(self.shape[0], max(1, BLOCK_NUMBERS // self.shape[1]))
 
     def blocks(self) -> Iterator[tuple[slice, Pixels]]:
-        """All rows in order, some at once."""
+        """All rows in order, in blocks."""
         for first in range(0, self.shape[0], self.rows_at_once):
             chosen = slice(first, min(first + self.rows_at_once, self.shape[0]))
             yield chosen, self.rows(np.arange(chosen.start, chosen.stop))
 
     def rows(self, wanted: Pixels) -> Pixels:
-        """Some rows, each as long as the picture is wide."""
+        """The values of some rows, (rows, columns)."""
         left, right = _between(self.at_columns, np.arange(self.shape[1]) + 0.5)
         above, below = _between(self.at_rows, wanted + 0.5)
         across = self.known[:, left] * (1 - right) + self.known[:, left + 1] * right  # (rows of points, columns)
@@ -48,13 +48,13 @@ class GroundGrid:
 
 
 def _between(at: Pixels, places: Pixels) -> tuple[Pixels, Pixels]:
-    """Which of some points lies before each place, and how far on the way to the next one that is."""
+    """For each place, the index of the point before it and its relative distance to the next point."""
     before = np.clip(np.searchsorted(at, places, "right") - 1, 0, len(at) - 2)
     return before, (places - at[before]) / (at[before + 1] - at[before])
 
 
 def degrees_of(meta: CubeMeta) -> dict[str, GroundGrid]:
-    """Latitude and longitude of a scene that only points on a regular grid place, in degrees; else nothing."""
+    """Latitude and longitude of a scene georeferenced only by a regular grid of points in degrees; else empty."""
     where = meta.georeference
     system = crs.parsed(where.crs)
     if where.transform is not None or system is None or not system.is_geographic:

@@ -1,4 +1,4 @@
-"""Where a cube among named arrays lies: by its grid mapping, the coordinates of its pixels, or ENVI's words."""
+"""The georeference of a cube among named arrays: its grid mapping, pixel coordinates, or ENVI's map info."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pdenet_cli.formats.labelled.store import Store, units_text
 from pdenet_cli.georeference import Georeference, Transform
 
 ENVI_PLACE = {"map info", "coordinate system string"}
-"""ENVI's words for the place of a scene, which some tools keep as attributes; they hold for one grid only."""
+"""ENVI's georeference fields, which some tools store as attributes; valid for one grid only."""
 
 LATITUDES, LONGITUDES = ("lat", "latitude"), ("lon", "longitude")
 DEGREES = {**dict.fromkeys(LATITUDES, 90), **dict.fromkeys(LONGITUDES, 360)}
-"""The names of coordinates that are degrees even where no unit says so, and how far those go."""
+"""Names of coordinates that are in degrees even without a unit, and their largest absolute value."""
 
 ON_MAPS = ("x", "y", "easting", "northing")
 
@@ -30,11 +30,11 @@ ON_MAPS = ("x", "y", "easting", "northing")
 def placed(
     store: Store, name: str, said: Mapping[str, Any], along: Mapping[str, str]
 ) -> tuple[Georeference, tuple[str, ...]]:
-    """Where the scene lies: by its grid mapping, its own attributes, regular x and y, or ENVI's map info."""
+    """The georeference by grid mapping, own attributes, regular x and y, or ENVI's map info; and notes."""
     rows, columns = (_coordinate(store, along.get(axis, "")) for axis in "rc")
     place = _mapped(store, name, said, (columns and columns.metres) or 1.0)
     if place == Georeference():
-        place = words.understood_place(words.place_words(said))
+        place = words.parse_georeference(words.georeference_fields(said))
     doubts: tuple[str, ...] = ()
     if rows and columns and not place.points:
         place, doubts = _by_coordinates(place, rows, columns)
@@ -44,7 +44,7 @@ def placed(
 
 
 def _mapped(store: Store, name: str, said: Mapping[str, Any], metres: float) -> Georeference:
-    """What the grid mapping of a variable says, in a text or in the parameters of the CF conventions."""
+    """The georeference in the grid mapping of a variable, as a text or as CF parameters."""
     mapping = said.get("grid_mapping")
     if not isinstance(mapping, str):
         return Georeference()
@@ -54,13 +54,13 @@ def _mapped(store: Store, name: str, said: Mapping[str, Any], metres: float) -> 
             values = store.attributes(candidate.strip("/"))
         except FormatError:
             continue
-        place = words.understood_place(values)
+        place = words.parse_georeference(values)
         return replace(place, crs=place.crs or coordinates.described(values, metres))
     return Georeference()
 
 
 def _coordinate(store: Store, name: str) -> Coordinate | None:
-    """The coordinate of this name, if its numbers have a unit or its name may tell one."""
+    """The coordinate of this name, if it has a unit or its name implies one."""
     units = units_text(store, name) if name else ""
     values = words.numbers(store.small(name)) if units or _leaf(name) in (*DEGREES, *ON_MAPS) else None
     if values is None or len(values) < 2:
@@ -77,7 +77,7 @@ def _leaf(name: str) -> str:
 def _by_coordinates(
     place: Georeference, rows: Coordinate, columns: Coordinate
 ) -> tuple[Georeference, tuple[str, ...]]:
-    """The place by the coordinates of the pixels, unless a transform says the same or is all that can be told."""
+    """The georeference by pixel coordinates, unless they give none or the transform agrees with them."""
     known = [_with_unit(axis, place.crs) for axis in (rows, columns)]
     if not all(axis.units for axis in known):
         return place, ()
@@ -89,26 +89,26 @@ def _by_coordinates(
         return found, doubts
     if place.transform[2] or place.transform[4] or _agree(place.transform, found.transform, rows, columns):
         return place, ()
-    # Whoever cuts or flips a scene moves the coordinates with the pixels; a text stays as it was.
+    # Tools that crop or flip a scene keep coordinates with their pixels, but leave a text as it was.
     names = f"{columns.name} and {rows.name}"
     note = f"GeoTransform disagrees with the coordinates {names}; the coordinates are used"
     return replace(found, anchor=(0.0, 0.0), rpc=None), (*doubts, note)
 
 
 def _agree(told: Transform, found: Transform, rows: Coordinate, columns: Coordinate) -> bool:
-    """Whether two transforms put the corners of a scene within a tenth of a pixel of each other."""
+    """Whether two transforms agree at the corners of a scene to a tenth of a pixel."""
     for axis, first, step in ((columns, 0, 1), (rows, 3, 5)):
-        beside = [told[first] - found[first], told[first] - found[first]]
-        beside[1] += len(axis.values) * (told[step] - found[step])
+        at_first = told[first] - found[first]
+        at_last = at_first + len(axis.values) * (told[step] - found[step])
         rounded = axis.rounding * max(abs(found[first]), abs(found[first] + len(axis.values) * found[step]))
-        if not max(map(abs, beside)) <= coordinates.EVEN * abs(found[step]) + rounded:
+        if not max(abs(at_first), abs(at_last)) <= coordinates.EVEN * abs(found[step]) + rounded:
             return False
     return True
 
 
 def _with_unit(axis: Coordinate, system: str | None) -> Coordinate:
-    """A coordinate without a unit in the one that its name and its coordinate system tell, metres where there is
-    no system; else as it is.
+    """The coordinate, if it has no unit, with the one that its name and coordinate system imply (metres without a
+    system).
     """
     name, values = _leaf(axis.name), np.asarray(axis.values)
     if axis.units or (_are_counts(values) and values.min() in (0, 1)):
@@ -119,24 +119,24 @@ def _with_unit(axis: Coordinate, system: str | None) -> Coordinate:
     if name not in ON_MAPS or (known is None and system is not None) or _are_counts(values):
         return axis
     geographic = known is not None and known.is_geographic
-    return replace(axis, units="degrees" if geographic else coordinates.spoken_units(known))
+    return replace(axis, units="degrees" if geographic else coordinates.cf_units(known))
 
 
 def _are_counts(values: Any) -> bool:
-    """Whether numbers count pixels, as those of a scene without a place do, or those of a piece of it."""
+    """Whether numbers are pixel numbers, of a scene without georeference or a part of one."""
     by_ones = bool((np.abs(np.diff(values)) == 1).all())
-    return by_ones and values.min() >= 0 and values.max() < 10_000 + len(values)  # no map is so near its origin
+    return by_ones and values.min() >= 0 and values.max() < 10_000 + len(values)  # map coordinates are larger
 
 
 def _map_info(path: Path, said: Mapping[str, Any], place: Georeference) -> Georeference:
     texts = {envi_name(n): v for n, v in said.items() if envi_name(n) in ENVI_PLACE and isinstance(v, str)}
     try:
-        told = envi_header.Header(path, texts).georeference()
+        told = envi_header.EnviHeader(path, texts).georeference()
     except ValueError:
         return place
     return replace(told, crs=place.crs or told.crs, rpc=place.rpc) if texts else place
 
 
 def envi_name(name: str) -> str:
-    """A name as an ENVI header writes it."""
+    """A name in the spelling of ENVI headers."""
     return name.lower().replace("_", " ")

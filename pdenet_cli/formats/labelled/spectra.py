@@ -1,4 +1,4 @@
-"""What arrays beside a cube say of its bands, and which of its axes holds them."""
+"""Wavelengths and other lists per band in arrays beside a cube, and which axis of the cube they belong to."""
 
 from __future__ import annotations
 
@@ -17,37 +17,41 @@ NamedList = tuple[str, list[Any]]
 
 
 def field_of(name: str) -> str | None:
-    """The field of CubeMeta that an array of this name usually is, whatever group it is in."""
+    """The field of CubeMeta that an array of this name usually means, whatever group it is in."""
     return words.field_of(name.rpartition("/")[2])
 
 
-def _told(name: str) -> str | None:
-    """What a list of this name is, also where the name only has the word in it, as `blue_wavelength`."""
+def _field_by_name_part(name: str) -> str | None:
+    """The same, also for names that only contain "wavelength", such as `blue_wavelength`."""
     return field_of(name) or ("wavelengths" if "wavelength" in name.rpartition("/")[2].lower() else None)
 
 
 def named_axes(store: Store, dimensions: Sequence[str], lists: list[NamedList]) -> list[str]:
-    """The names of the axes; one without a usual name that wavelengths run along is called after them."""
-    along = {_dimension(store, name) for name, _ in lists if _told(name) == "wavelengths"}
+    """The names of the axes; an unusual name becomes "wavelength" if a list of wavelengths has that dimension."""
+    along = {_dimension(store, name) for name, _ in lists if _field_by_name_part(name) == "wavelengths"}
     return ["wavelength" if n in along and axis_called(n) == "?" else n for n in dimensions]
 
 
 def _dimension(store: Store, name: str) -> str:
-    """The dimension of a list; one that names none may be a dimension itself."""
+    """The dimension of a list; one without may be a dimension itself."""
     return next(iter(store.dimensions(name)), "") or name
 
 
 def counts_of(lists: Sequence[NamedList]) -> set[int]:
-    """How many wavelengths there are, by lists of a usual name if there is one."""
+    """The lengths of the lists of wavelengths; if some have a usual name, only of those."""
     usual = {len(values) for name, values in lists if field_of(name) == "wavelengths"}
-    return usual or {len(values) for name, values in lists if _told(name) == "wavelengths"}
+    return usual or {len(values) for name, values in lists if _field_by_name_part(name) == "wavelengths"}
 
 
 def lists_in(store: Store, variables: Sequence[Variable]) -> list[NamedList]:
-    """The one-dimensional variables that are wavelengths, widths or flags of bands by their names."""
+    """The one-dimensional variables that are named like wavelengths, widths or flags of bands."""
     found = []
     for variable in variables:
-        if len(variable.shape) == 1 and variable.dtype is not None and _told(variable.name) in PER_BAND:
+        if (
+            len(variable.shape) == 1
+            and variable.dtype is not None
+            and _field_by_name_part(variable.name) in PER_BAND
+        ):
             values = store.small(variable.name)
             usual = field_of(variable.name) is not None
             if isinstance(values, list) and (usual or words.are_wavelengths(values)):
@@ -56,7 +60,7 @@ def lists_in(store: Store, variables: Sequence[Variable]) -> list[NamedList]:
 
 
 def beside(store: Store, home: str, lists: list[NamedList], band_scale: str, bands: int) -> dict[str, Any]:
-    """What variables near `home` say of its bands; of two that say the same the usual name, the nearer one."""
+    """The fields per band in variables near `home`: those with a usual name first, then the nearest."""
     found: dict[str, Any] = {}
 
     def rank(item: NamedList) -> tuple[bool, bool, int]:
@@ -64,7 +68,7 @@ def beside(store: Store, home: str, lists: list[NamedList], band_scale: str, ban
         return not usual, not usual and _dimension(store, item[0]) != band_scale, distance(home, item[0])
 
     for name, values in sorted(lists, key=rank):
-        kind = _told(name)
+        kind = _field_by_name_part(name)
         if len(values) == bands and kind is not None and kind not in found:
             found[kind] = values
             if kind == "wavelengths":

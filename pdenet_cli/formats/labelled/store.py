@@ -1,4 +1,4 @@
-"""What HDF5, netCDF-4 and Zarr have in common: named arrays with attributes, in groups."""
+"""The common interface of HDF5, netCDF-4 and Zarr: named arrays with attributes, in groups."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Store(Protocol):
 
 
 def units_text(store: Store, name: str) -> str:
-    """The unit that a variable names; nothing where it names none or is not there."""
+    """The unit of a variable; empty if it has none or does not exist."""
     try:
         return str(store.attributes(name).get("units", ""))
     except FormatError:
-        return ""  # the name of a dimension need not be that of a coordinate
+        return ""  # a dimension without a coordinate
 
 
 def distance(a: str, b: str) -> int:
-    """How many steps lead from the group of one variable to that of another."""
+    """The number of steps between the groups of two variables."""
     here, there = a.split("/")[:-1], b.split("/")[:-1]
     common = 0
     while common < min(len(here), len(there)) and here[common] == there[common]:

@@ -1,4 +1,4 @@
-"""Scenes as a sensor saw them, on no map grid: placed by points out of the latitudes and longitudes of pixels."""
+"""Scenes in sensor geometry, not on a map grid: control points from latitudes and longitudes of pixels."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from pdenet_cli.formats.labelled.store import Store, distance
 from pdenet_cli.georeference import Georeference, GroundPoint
 
 POINTS_A_SIDE = 32
-ROUNDED = 2e-5  # degrees, about two metres: what single precision may take from a longitude
-AT_ONCE = 1 << 25  # numbers that are read as a whole: by rows, a file in chunks would be unpacked again and again
-FEWEST = 3  # with less, nothing can be turned or stretched
+ROUNDED = 2e-5  # degrees, about two metres: the precision of a longitude in float32
+AT_ONCE = 1 << 25  # arrays up to this size are read whole: row by row, chunks would be decoded again and again
+FEWEST = 3  # points, which rotation and scale need
 
 
 def place_swath(store: Store, meta: CubeMeta) -> CubeMeta:
-    """A cube that nothing else places, by the nearest latitudes and longitudes that a file has of its pixels.
+    """A cube without another georeference, with points from the nearest latitudes and longitudes of its pixels.
 
-    Points that these were made of, by us, place it too; but not if it was cut or flipped since.
+    Points that pdenet wrote beside them are kept, unless the scene was cropped or flipped since.
     """
     where = meta.georeference
     if where.transform is not None or where.rpc:
@@ -46,7 +46,7 @@ def place_swath(store: Store, meta: CubeMeta) -> CubeMeta:
 
 
 def _has_moved(store: Store, meta: CubeMeta, lat: str, lon: str) -> bool:
-    """Whether the degrees of the pixels at the corners are others than the points of a scene give."""
+    """Whether latitudes and longitudes at the corners differ from those of the scene's points."""
     grids = degrees_of(meta)
     for name, grid in zip((lat, lon), (grids.get("lat"), grids.get("lon")), strict=True):
         for row in (0, meta.rows - 1):
@@ -57,7 +57,7 @@ def _has_moved(store: Store, meta: CubeMeta, lat: str, lon: str) -> bool:
 
 
 def _pairs(variables: Sequence[Variable], size: tuple[int, int]) -> list[tuple[str, str]]:
-    """The names of a latitude and a longitude that lie together and have a number for every pixel."""
+    """The names of latitude and longitude arrays of one group with a number for every pixel."""
     there = {v.name: v.name.rpartition("/") for v in variables if v.dtype is not None and v.shape == size}
     return [
         (lat, lon)
@@ -68,7 +68,7 @@ def _pairs(variables: Sequence[Variable], size: tuple[int, int]) -> list[tuple[s
 
 
 def placed(store: Store, meta: CubeMeta, lat: str, lon: str) -> CubeMeta:
-    """A cube placed by at most 32 x 32 ground control points out of two arrays."""
+    """A cube georeferenced by at most 32 x 32 ground control points from two arrays."""
     norths, easts = (_Scaled.of(store, name) for name in (lat, lon))
     points = []
     for row in _spread(meta.rows):
@@ -84,12 +84,12 @@ def placed(store: Store, meta: CubeMeta, lat: str, lon: str) -> CubeMeta:
 
 
 def _spread(size: int) -> list[int]:
-    """At most 32 places from the first to the last."""
+    """At most 32 evenly spread indices, from the first to the last."""
     return sorted({int(place) for place in np.linspace(0, size - 1, min(size, POINTS_A_SIDE)).round()})
 
 
 def _unbroken(points: Sequence[GroundPoint]) -> tuple[GroundPoint, ...]:
-    """The points on one side of the world, also where they lie on both sides of 180 degrees."""
+    """The points with continuous longitudes, also across 180 degrees."""
     longitudes = [point.x for point in points]
     if not points or max(longitudes) - min(longitudes) <= 180:
         return tuple(points)
@@ -98,7 +98,7 @@ def _unbroken(points: Sequence[GroundPoint]) -> tuple[GroundPoint, ...]:
 
 @dataclass(frozen=True)
 class _Scaled:
-    """Rows of an array whose numbers may be packed with a gain and an offset."""
+    """An array whose numbers may be packed with a gain and an offset, read by rows."""
 
     array: Sliceable
     gain: float

@@ -1,4 +1,4 @@
-"""Arrays seen in another way than a file keeps them, still read by windows."""
+"""Views of stored arrays that are still read by windows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pdenet_cli.cube import Pixels, Sliceable
 
 @dataclass(frozen=True)
 class WithoutAxis:
-    """An array without one of its axes, which has the length 1."""
+    """A view of an array without one of its axes, which has length 1."""
 
     array: Sliceable
     axis: int
@@ -32,7 +32,7 @@ class WithoutAxis:
 
 @dataclass(frozen=True)
 class Unsigned:
-    """Whole numbers whose first bit is no sign, whatever their type says."""
+    """A view of signed integers as unsigned ones of the same bytes."""
 
     array: Sliceable
 
@@ -50,5 +50,5 @@ class Unsigned:
 
 
 def unsigned(dtype: np.dtype[np.signedinteger]) -> np.dtype[np.unsignedinteger]:
-    """The type of the same bytes without a sign."""
+    """The unsigned type of the same size."""
     return np.dtype(dtype.str.replace("i", "u"))

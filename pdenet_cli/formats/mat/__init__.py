@@ -29,13 +29,13 @@ from pdenet_cli.formats.limits import refuse_whole
 from pdenet_cli.formats.mat import v5, v5_writing, v73
 from pdenet_cli.formats.raw import RawArray
 
-CUSTOM = "rcb"  # MATLAB's own toolboxes, and nearly every data set, keep the bands last
+USUAL_AXES = "rcb"  # MATLAB's own toolboxes and nearly all data sets have the bands last
 OURS = b"written by pdenet"
-LARGEST_V5 = (1 << 31) - (1 << 20)
+LARGEST_V5 = (1 << 31) - (1 << 20)  # bytes of a variable, with room for its header
 ROWS = {"nrow", "nrows", "row", "rows", "numrows", "h", "height", "lines", "nlines"}
 COLUMNS = {"ncol", "ncols", "col", "cols", "column", "columns", "numcols", "w", "width", "samples", "nsamples"}
 LAYOUT = ROWS | COLUMNS | {"nband", "nbands", "bands", "interleave"}
-"""Small variables that describe the size of this one cube: never carried over to another."""
+"""Small variables about the size of this one cube: never copied to another."""
 
 
 def _recognises(path: Path, head: bytes) -> bool:
@@ -44,7 +44,7 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 
 def _is_v4(head: bytes) -> bool:
-    """A v4 file begins with a small number whose decimal digits name its types, then a size."""
+    """Whether a file begins as MAT v4 does: a number whose decimal digits are type codes, then a size."""
     if len(head) < 20:
         return False
     for order in "<>":
@@ -91,11 +91,11 @@ def _cube(
     elif len(chosen.shape) == 2:
         array, axes, more = OneBand(array), "crb", ("a matrix, read as one band",)
     else:
-        order, more = choose_axes(path, chosen, options.axes, counts, convention=CUSTOM)
+        order, more = choose_axes(path, chosen, options.axes, counts, convention=USUAL_AXES)
         axes = order[::-1]  # on disk the first of MATLAB's axes is the fastest
     sizes = dict(zip(axes, array.shape, strict=True))
     own = scopes.get(chosen.name.rpartition(".")[0], {})
-    place = {n: v for n, v in own.items() if n in words.PLACE} if ours else words.place_words(own)
+    place = {n: v for n, v in own.items() if n in words.PLACE} if ours else words.georeference_fields(own)
     fields, rest = _said(scopes, chosen, sizes["b"], place)
     if (spectrum := _spectrum(own)) is not None and list(fields.get("wavelengths", ())) == own[spectrum]:
         more = (*more, f"{spectrum} read as the wavelengths of the bands")
@@ -106,10 +106,10 @@ def _cube(
         columns=sizes["c"],
         dtype=chosen.dtype,
         interleave=interleave(axes),
-        georeference=words.understood_place(place),
+        georeference=words.parse_georeference(place),
         variable=chosen.name,
         extra=rest,
-        notes=(*notes, *more, *words.unheeded(own, fields.get("nodata"))),
+        notes=(*notes, *more, *words.notes_on_other_nodata(own, fields.get("nodata"))),
         **fields,
     )
     return Cube(path, meta, array, axes, close)
@@ -126,7 +126,7 @@ def _trusted(path: Path, chosen: Variable, guarded: GuardedFile | None) -> Slice
 
 
 def _scopes(variables: list[Variable]) -> dict[str, dict[str, Any]]:
-    """The small values by the struct they are in ("" is the file itself) and their name there."""
+    """The small values by the struct that holds them ("" for the file itself) and their name there."""
     scopes: dict[str, dict[str, Any]] = {"": {}}
     for variable in variables:
         if variable.value is not None:
@@ -145,7 +145,7 @@ def _wavelengths(values: Mapping[str, Any]) -> list[list[Any]]:
 
 
 def _spectrum(values: Mapping[str, Any]) -> str | None:
-    """The name `bands`, if it is that of wavelengths as in ICVL and ARAD, and nothing else is."""
+    """The variable `bands`, if it holds wavelengths as in ICVL and ARAD, and no other does; else None."""
     if any(words.field_of(name) == "wavelengths" for name in values):
         return None
     return next((n for n, v in values.items() if n.lower() == "bands" and words.is_spectrum(v)), None)
@@ -154,13 +154,13 @@ def _spectrum(values: Mapping[str, Any]) -> str | None:
 def _said(
     scopes: dict[str, dict[str, Any]], chosen: Variable, bands: int, place: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is said beside the cube; its wavelengths, units and widths from elsewhere, but from one place."""
+    """The metadata in the cube's own struct; wavelengths, units and widths may come from another one, together."""
     home = chosen.name.rpartition(".")[0]
     scopes = {scope: _renamed(values) for scope, values in scopes.items()}
     own = {n: v for n, v in scopes.get(home, {}).items() if n not in place}
-    fields, rest = words.understood({n: v for n, v in own.items() if _fits(n, v, bands)}, bands)
+    fields, rest = words.parse_fields({n: v for n, v in own.items() if _fits(n, v, bands)}, bands)
     for scope in sorted(scopes, key=lambda s: (not s.startswith(home), s)):
-        others, _ = words.understood({n: v for n, v in scopes[scope].items() if _fits(n, v, bands)}, bands)
+        others, _ = words.parse_fields({n: v for n, v in scopes[scope].items() if _fits(n, v, bands)}, bands)
         if "wavelengths" not in fields and "wavelengths" in others:
             fields |= {n: others[n] for n in ("wavelengths", "wavelength_units", "fwhm") if n in others}
         if "good_bands" in others:
@@ -176,7 +176,7 @@ def _renamed(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fits(name: str, value: Any, bands: int) -> bool:
-    """Whether a value is as long as its name promises; elsewhere in MATLAB `wl` may be anything."""
+    """Whether a list per band has as many items as bands; a variable `wl` may be something else."""
     per_band = words.field_of(name) in CubeMeta.PER_BAND
     return not per_band or bands == (len(value) if isinstance(value, list) else 1)
 
@@ -198,7 +198,7 @@ def _is_long(value: Any) -> bool:
 
 
 def _picture(scopes: dict[str, dict[str, Any]]) -> tuple[int, int] | None:
-    """The rows and columns that the file gives for its matrix of spectra."""
+    """The rows and columns that the file gives for a matrix of spectra; None if it gives none."""
     plain = {name.lower().replace("_", ""): value for name, value in scopes[""].items()}
     counts = [next((plain[n] for n in sorted(names) if _is_count(plain.get(n))), 0) for names in (ROWS, COLUMNS)]
     return (int(counts[0]), int(counts[1])) if all(counts) else None
@@ -209,7 +209,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _foldable(variables: list[Variable], scopes: dict[str, dict[str, Any]], asked: str | None) -> list[Variable]:
-    """The matrices of spectra that a file without a cube holds, or the one asked for if it is one."""
+    """The matrices of spectra in a file without a cube, or the one asked for."""
     picture = _picture(scopes)
     if picture is None or (asked is None and any(v.is_cube for v in variables)):
         return []
@@ -246,9 +246,9 @@ def _refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
 
 
 def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
-    part, axes = parts[0], CUSTOM[::-1]
+    part, axes = parts[0], USUAL_AXES[::-1]
     name = meta.variable if re.fullmatch(r"[A-Za-z]\w{0,62}", meta.variable or "", re.ASCII) else "cube"
-    small = words.spoken(meta) | words.spoken_place(meta.georeference)
+    small = words.dump_fields(meta) | words.dump_georeference(meta.georeference)
     if meta.extra:
         small["extra"] = json.dumps(dict(meta.extra), default=str)
     small.pop(str(name), None)
@@ -260,7 +260,7 @@ def _create_v5(
     part: Path, small: dict[str, Any], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> RawArray:
     order = ">" if dtype.newbyteorder("=") != dtype else "<"
-    head = v5_writing.header(order) + b"".join(v5_writing.written(order, n, v) for n, v in small.items())
+    head = v5_writing.header(order) + b"".join(v5_writing.small_variable(order, n, v) for n, v in small.items())
     head += v5_writing.cube_header(name, shape[::-1], dtype)
     array = RawArray(part, dtype, shape, len(head))
     with part.open("r+b" if part.exists() else "w+b") as file:
@@ -270,4 +270,6 @@ def _create_v5(
     return array
 
 
-FORMAT = Format("MATLAB", (".mat",), _recognises, _open, _create, refuse=_refuse)
+FORMAT = Format(
+    name="MATLAB", suffixes=(".mat",), recognises=_recognises, open=_open, create=_create, refuse=_refuse
+)

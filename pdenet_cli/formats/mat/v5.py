@@ -1,6 +1,6 @@
 """MAT v5 files: their variables, found without being loaded.
 
-SciPy reads these files too, but only whole variables, and it allocates what a header merely claims.
+SciPy reads only whole variables, and allocates whatever size a header claims.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ TEXTS = {1: "latin-1", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18:
 STRUCT, CHAR = 2, 4
 OTHERS = {1: "a cell array", STRUCT: "a struct array", 3: "an object", 5: "a sparse matrix"}
 COMPLEX_FLAG = 0x0800
-DEEPEST = 3
-SMALL_BYTES = 1 << 20  # what may be a list of wavelengths or a text, and is read at once
+DEEPEST = 3  # levels of structs
+SMALL_BYTES = 1 << 20  # vectors and texts up to this size are read at once, as metadata
 
 
 @dataclass(frozen=True)
 class InflatedArray:
-    """Numbers inside a compressed variable, all of them inflated when the first is wanted."""
+    """The numbers of a compressed variable, all inflated on the first access."""
 
     path: Path
     name: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
-    element: tuple[int, int]  # where the compressed bytes are in the file: start and length
-    start: int  # where the numbers are in the inflated ones
+    element: tuple[int, int]  # start and length of the compressed bytes in the file
+    start: int  # of the numbers in the inflated bytes
 
     def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
         return np.array(self._whole[key])
@@ -59,7 +59,7 @@ class InflatedArray:
 
 
 class _Stream:
-    """The bytes of one variable from its first to its last, inflated on the way if they are compressed."""
+    """The bytes of one variable in order, inflated if they are compressed."""
 
     def __init__(self, file: BinaryIO, path: Path, start: int, length: int, *, compressed: bool) -> None:
         self.file, self.path, self.start, self.left = file, path, start, length
@@ -124,7 +124,7 @@ def variables(path: Path) -> list[Variable]:
             tag = file.read(8)
             kind, count = struct.unpack(order + "II", tag.ljust(8, b"\0"))
             missing = place + 8 + count - size
-            if missing > 0 and any(tag):  # some writers leave a few zeros behind the last variable
+            if missing > 0 and any(tag):  # some writers leave zeros after the last variable
                 raise FormatError(f"{path}: the file ends {missing:,} bytes too early. Copy it again.")
             found += _Reader(file, path, order, (place + 8, count), kind).variables()
             place += 8 + count
@@ -132,7 +132,7 @@ def variables(path: Path) -> list[Variable]:
 
 
 class _Reader:
-    """Reads what one top-level element says of its variable, and leaves its numbers where they are."""
+    """Reads the description of a variable from its top-level element; its numbers stay on disk."""
 
     def __init__(self, file: BinaryIO, path: Path, order: str, element: tuple[int, int], kind: int) -> None:
         self.path, self.order, self.element, self.kind = path, order, element, kind
@@ -211,13 +211,13 @@ class _Reader:
         """The next element's type, where its content starts, and how long that is."""
         tag = bytes(self.stream.read(8))
         first, count = struct.unpack(self.order + "II", tag)
-        if first >> 16:  # up to four bytes sit inside the tag itself
+        if first >> 16:  # up to four bytes of content are inside the tag
             self.stream.unread(tag[4:])
             return first & 0xFFFF, self.stream.position, first >> 16
         return first, self.stream.position, count
 
     def _content(self, most: int) -> bytes:
-        """The next element, which cannot sensibly be longer than `most` bytes."""
+        """The content of the next element, refused if longer than `most` bytes."""
         _, start, count = self._tag()
         if count > most:
             raise FormatError(f"{self.path}: damaged at byte {self.element[0]:,}: a name of {count:,} bytes.")
@@ -239,7 +239,7 @@ def _value(content: bytes, kind: int, stored: int, order: str, shape: tuple[int,
 
 
 def text_rows(text: str, shape: tuple[int, ...]) -> str | list[str]:
-    """The rows of a matrix of letters, which MATLAB keeps column by column."""
+    """The rows of a matrix of characters, which MATLAB stores column by column."""
     if len(shape) != 2 or shape[0] <= 1 or len(text) != math.prod(shape):
         return text
     return ["".join(text[row :: shape[0]]).rstrip() for row in range(shape[0])]

@@ -1,4 +1,4 @@
-"""MAT v5 files: small variables and the header of a large one, as bytes that depend on nothing else."""
+"""Writing MAT v5: small variables and the header of a large one, the same bytes for the same values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pdenet_cli.formats.mat.v5 import CHAR, CLASSES, MATRIX, STORED
 DOUBLE, UNSIGNED_16, DOUBLES = 6, 4, 9
 
 
-def written(order: str, name: str, value: Any) -> bytes:
-    """A small variable as an element: a text, a list of texts, a number or a list of numbers."""
+def small_variable(order: str, name: str, value: Any) -> bytes:
+    """The element of a small variable: a text, a list of texts, a number or a list of numbers."""
     if isinstance(value, str) or (isinstance(value, list) and value and isinstance(value[0], str)):
         letters = letter_matrix(value)
         data = letters.astype(order + "u2").tobytes(order="F")
@@ -25,7 +25,7 @@ def written(order: str, name: str, value: Any) -> bytes:
 
 
 def letter_matrix(value: str | list[str]) -> Pixels:
-    """Texts as the rows of a matrix of UTF-16 units, filled up with spaces as MATLAB's `char` does."""
+    """Texts as the rows of a matrix of UTF-16 units, padded with spaces as by MATLAB's `char`."""
     rows = [value] if isinstance(value, str) else value
     units = [np.frombuffer(row.encode("utf-16-le", "replace"), "<u2") for row in rows]
     matrix = np.full((len(units), max(len(row) for row in units)), ord(" "), "u2")
@@ -35,13 +35,13 @@ def letter_matrix(value: str | list[str]) -> Pixels:
 
 
 def header(order: str) -> bytes:
-    """The first bytes of a file; no date, so that the same cube always gives the same bytes."""
+    """The file header; without a date, so that the same cube always gives the same bytes."""
     text = b"MATLAB 5.0 MAT-file, written by pdenet".ljust(116)
     return text + bytes(8) + struct.pack(order + "HH", 0x0100, 0x4D49)
 
 
 def cube_header(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
-    """All of a variable's element but its numbers, which follow column by column and padded to 8 bytes."""
+    """The element of a variable without its numbers, which follow column by column, padded to 8 bytes."""
     order = ">" if dtype.newbyteorder("=") != dtype else "<"
     kind, stored = (_number(codes, dtype) for codes in (CLASSES, STORED))
     nbytes = math.prod(shape) * dtype.itemsize

@@ -1,4 +1,4 @@
-"""MAT v7.3: an HDF5 file behind MATLAB's 512 bytes, its arrays with their axes reversed."""
+"""MAT v7.3: HDF5 after a user block of 512 bytes, with the axes of arrays reversed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pdenet_cli.formats.mat.v5 import CLASSES, text_rows
 from pdenet_cli.formats.mat.v5_writing import letter_matrix
 from pdenet_cli.formats.raw import RawArray
 
-OWN = ("#refs#", "#subsystem#")  # where MATLAB keeps the content of cells and objects
+INTERNAL = ("#refs#", "#subsystem#")  # groups with the content of cells and objects
 CLASS_NAMES = {"f8": "double", "f4": "single"} | {
     code: np.dtype(code).name for code in CLASSES.values() if code[0] in "iu"
 }
@@ -27,7 +27,7 @@ def variables(guarded: GuardedFile) -> list[Variable]:
     found = []
     for dataset in guarded.datasets():
         name = dataset.name.lstrip("/")
-        if name.startswith(OWN) or dataset.shape is None or "MATLAB_empty" in dataset.attrs:
+        if name.startswith(INTERNAL) or dataset.shape is None or "MATLAB_empty" in dataset.attrs:
             continue
         found.append(_variable(guarded, name, dataset))
     return found
@@ -52,7 +52,7 @@ def dotted(name: str) -> str:
 
 
 def create(part: Path, small: dict[str, Any], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> RawArray:
-    """A file with some small variables and room for one array, whose `shape` is MATLAB's reversed."""
+    """A file with some small variables and space for one array, whose `shape` is MATLAB's reversed."""
 
     def build(file: h5py.File) -> h5py.Dataset:
         for other, value in small.items():

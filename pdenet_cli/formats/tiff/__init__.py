@@ -1,4 +1,4 @@
-"""TIFF, GeoTIFF and BigTIFF: read as any tool writes them, written as one plain block behind its header."""
+"""TIFF, GeoTIFF and BigTIFF: read as any tool writes them, written as a header and one plain block."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.formats import geokeys
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import interleave
-from pdenet_cli.formats.envi_header import Header
+from pdenet_cli.formats.envi_header import EnviHeader
 from pdenet_cli.formats.raw import RawArray
 from pdenet_cli.formats.tiff import gdal_metadata
 from pdenet_cli.formats.tiff import header as tiff_header
@@ -28,11 +28,11 @@ MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 GDAL_METADATA, GDAL_NODATA = 42112, 42113
 DESCRIPTIONS = {269: "TIFFTAG_DOCUMENTNAME", 270: "description", 306: "TIFFTAG_DATETIME"}
 DESCRIPTIONS |= {315: "TIFFTAG_ARTIST", 33432: "TIFFTAG_COPYRIGHT"}
-MAX_BESIDE_BYTES = 1 << 16
+MAX_BESIDE_BYTES = 1 << 16  # read of a world file or .aux.xml
 PLACE_IN_XML = re.compile(rb"<(SRS|GeoTransform|GCPList)\b")
 SPECTRAL = ("wavelengths", "wavelength_units", "fwhm", "good_bands", "gains", "offsets")
 
-# tifffile logs what it doubts, and Python prints that where nobody asked for logging.
+# tifffile logs warnings, which Python prints unless logging is configured.
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 
@@ -42,7 +42,7 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 def _open(path: Path, options: OpenOptions) -> Cube:
     check_structure(path)
-    # OME-XML may name other files to be read in place of this one, and the others move pages about.
+    # OME-XML may refer to other files, and the other dialects rearrange pages.
     with TiffFile(path, is_ome=False, is_ndpi=False, is_lsm=False, is_scanimage=False) as file:
         found = picture(path, file)
         wanted = (*geokeys.TAGS, GDAL_METADATA, GDAL_NODATA, *DESCRIPTIONS)
@@ -62,25 +62,25 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         notes=found.notes,
     )
     meta = _with_items(meta, tags)
-    told = {name: tags[c] for c, name in DESCRIPTIONS.items() if isinstance(tags.get(c), str) and tags[c]}
+    texts = {name: tags[c] for c, name in DESCRIPTIONS.items() if isinstance(tags.get(c), str) and tags[c]}
     if generated:
-        told.pop("description", None)
-    meta = replace(meta, extra=told | dict(meta.extra))
+        texts.pop("description", None)
+    meta = replace(meta, extra=texts | dict(meta.extra))
     if geokeys.is_unknown(meta.georeference):
         meta = meta.noting("the coordinate system of its geo keys is unknown: kept only in TIFF")
     if masked:
         meta = meta.noting("the TIFF mask is ignored: masked pixels count as data unless they are nodata")
     meta, pam = with_pam(path, meta)
     meta, spectral = _with_neighbour(path, meta)
-    meta, world = _placed(path, meta)
-    # Who writes an array of rows, columns and bands with tifffile gets a page for each row.
-    if found.stacked and options.axes is None and not _settles(meta, tags):
+    meta, world = _with_world_file(path, meta)
+    # tifffile writes an array of rows, columns and bands as one page per row.
+    if found.stacked and options.axes is None and not _describes_bands(meta, tags):
         meta = meta.noting(f"its {meta.bands} pages are read as bands; use --axes rcb if they are rows")
     return Cube(path, meta, found.array, axes, beside=(*pam, *spectral, *world))
 
 
-def _settles(meta: CubeMeta, tags: dict[int, Any]) -> bool:
-    """Whether a file says something of its bands or its place that would not fit pages of anything else."""
+def _describes_bands(meta: CubeMeta, tags: dict[int, Any]) -> bool:
+    """Whether a file has wavelengths or tags that make sense only if its pages are bands."""
     return meta.wavelengths is not None or any(code in tags for code in (*geokeys.TAGS, GDAL_METADATA))
 
 
@@ -106,9 +106,9 @@ def _with_items(meta: CubeMeta, tags: dict[int, Any]) -> CubeMeta:
 
 
 def _with_neighbour(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, ...]]:
-    """The spectral lists that EnMAP keeps in an XML beside the picture, and DESIS in an ENVI header.
+    """The metadata with spectral lists of a sidecar file: an XML of EnMAP, or an ENVI header of DESIS.
 
-    The second is that file, if it was of use.
+    Second, that file, if it was used.
     """
     if meta.wavelengths is not None:
         return meta, ()
@@ -118,13 +118,13 @@ def _with_neighbour(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, .
         return meta.noting(f"the metadata beside {path.name} are ignored: {type(error).__name__}"), ()
     if found is None:
         return meta, ()
-    file, said = found
-    lists = {name: value for name, value in said.items() if getattr(meta, name) is None}
+    file, fields = found
+    lists = {name: value for name, value in fields.items() if getattr(meta, name) is None}
     known = {n: v for n, v in lists.items() if isinstance(v, str) or len(v) == meta.bands}
     if "wavelengths" not in known:
-        told = len(said.get("wavelengths", ()))
-        met = f"{file.name} describes {told} bands but the image has {meta.bands}: ignored"
-        return (meta.noting(met) if told else meta), ()
+        count = len(fields.get("wavelengths", ()))
+        met = f"{file.name} describes {count} bands but the image has {meta.bands}: ignored"
+        return (meta.noting(met) if count else meta), ()
     return replace(meta, **known).noting(f"spectral metadata read from the file beside {path.name}"), (file,)
 
 
@@ -134,9 +134,9 @@ def _enmap_bands(path: Path, count: int) -> tuple[Path, dict[str, Any]] | None:
     if not mark or not beside:
         return None
     bands = ElementTree.parse(beside[0]).getroot().findall("specific/bandCharacterisation/bandID")
-    if not bands:  # DESIS calls its file alike and keeps them otherwise
+    if not bands:  # a file of DESIS, which has the same name but another structure
         return None
-    # An L1B product has a picture for each of its two detectors, and one list for both.
+    # L1B products have one picture per detector, but one list for both.
     if len(bands) > count and part.startswith(("_VNIR", "_SWIR")):
         bands = bands[:count] if part.startswith("_VNIR") else bands[-count:]
     names = dict(wavelengths="wavelengthCenterOfBand", fwhm="FWHMOfBand", gains="GainOfBand")
@@ -149,20 +149,20 @@ def _envi_bands(path: Path, meta: CubeMeta) -> tuple[Path, dict[str, Any]] | Non
     header = next((p for p in (path.with_suffix(".hdr"), path.with_suffix(".HDR")) if p.is_file()), None)
     if header is None:
         return None
-    beside = Header.read(header).meta()
+    beside = EnviHeader.read(header).meta()
     if beside.shape() != meta.shape():
         return None
     return header, {name: value for name in SPECTRAL if (value := getattr(beside, name)) is not None}
 
 
-def _placed(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, ...]]:
-    """A picture without a place of its own has that of the world file beside it, which is the second."""
+def _with_world_file(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, ...]]:
+    """The metadata with the georeference of a world file, if the picture has none; second, that file if used."""
     where = meta.georeference
     if where.transform is not None or where.points:
         return meta, ()
     try:
         files = {other.name.lower(): other for other in path.absolute().parent.iterdir()}
-    except OSError:  # a folder that may be entered and not listed
+    except OSError:  # a folder that cannot be listed
         return meta, ()
     unread = files.get(f"{path.name}.aux.xml".lower())
     if unread is not None and PLACE_IN_XML.search(_beginning(unread)):
@@ -179,7 +179,7 @@ def _placed(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, ...]]:
 
 
 def _beginning(path: Path) -> bytes:
-    """The first bytes of a small file, none if it cannot be read."""
+    """The first bytes of a file; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(MAX_BESIDE_BYTES)
@@ -192,7 +192,7 @@ def _world_transform(path: Path) -> Transform | None:
         xc, yc, xr, yr, x, y = map(float, _beginning(path).split())
     except ValueError:
         return None
-    # It names the centre of the first pixel.
+    # World files give the centre of the first pixel.
     transform = (x - (xc + xr) / 2, xc, xr, y - (yc + yr) / 2, yc, yr)
     return transform if all(map(math.isfinite, transform)) and xc * yr != xr * yc else None
 
@@ -209,4 +209,11 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     return Cube(path, meta, array, axes)
 
 
-FORMAT = Format("TIFF", (".tif", ".tiff"), _recognises, _open, _create, refuse=tiff_header.refuse)
+FORMAT = Format(
+    name="TIFF",
+    suffixes=(".tif", ".tiff"),
+    recognises=_recognises,
+    open=_open,
+    create=_create,
+    refuse=tiff_header.refuse,
+)

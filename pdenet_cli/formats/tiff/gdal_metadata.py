@@ -1,4 +1,4 @@
-"""GDAL_METADATA, the XML in which GeoTIFFs keep what TIFF has no tag for: wavelengths, scales, names."""
+"""GDAL_METADATA, the XML of GeoTIFFs for what TIFF has no tag for: wavelengths, scales, names."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from pdenet_cli.cube import CubeMeta, nanometres
 from pdenet_cli.formats.envi_header import zero_based
 
 ROLES = {"DESCRIPTION": "description", "SCALE": "scale", "OFFSET": "offset", "UNITTYPE": "unittype"}
-"""Band items that GDAL itself understands, and the role that tells it so."""
+"""Band items that GDAL itself uses, and their roles."""
 
-# What the file says about its own layout, or about the pixels it has now: never carried over to another.
+# Items about the layout or the grid of this one file: never copied to another.
 STALE = {"samples", "lines", "bands", "data_type", "interleave", "byte_order", "header_offset", "file_type"}
 STALE |= {"file_compression", "map_info", "coordinate_system_string", "area_or_point", "rpc_info"}
 
-# Dataset items with a field of their own in CubeMeta, by ENVI's names where ENVI has one.
+# Dataset items with a field in CubeMeta, by ENVI's names where ENVI has one.
 OWN = {"wavelength", "wavelength_units", "fwhm", "bbl", "band_names", "default_bands", "data_ignore_value"}
 OWN |= {"reflectance_scale_factor", "data_gain_values", "data_offset_values", "variable", "anchor"}
 
-BAND_NAME = re.compile(r"Band_\d+")  # GDAL's copies of ENVI's band names on the dataset, beside the bands' own
+BAND_NAME = re.compile(r"Band_\d+")  # dataset items in which GDAL repeats ENVI's band names
 
 STALE_DOMAINS = {"GEOLOCATION", "IMAGE_STRUCTURE", "RPC", "SUBDATASETS", "TILING_SCHEME"}
-DOMAIN = "::"  # between the name of any other domain and that of its item
+DOMAIN = "::"  # between the name of another domain and that of its item
 
-NUMBERS = ("wavelength", "fwhm", "bbl", "CENTRAL_WAVELENGTH_UM", "FWHM_UM")  # of use only if every band has one
+NUMBERS = ("wavelength", "fwhm", "bbl", "CENTRAL_WAVELENGTH_UM", "FWHM_UM")  # used only if every band has one
 BAND_OWN = {*NUMBERS, "wavelength_units", "description", "scale", "offset", "colorinterp"}
 
 
 class Items:
-    """The items that GDAL keeps of a picture, those of the dataset and those of each band."""
+    """GDAL's metadata items of a picture: those of the dataset, and those of each band."""
 
     def __init__(self, text: str, bands: int) -> None:
-        """Those of a GDAL_METADATA text."""
+        """The items of a GDAL_METADATA text."""
         self.bands = bands
         self.dataset: dict[str, str] = {}
         self.band: dict[str, list[str | None]] = {}
@@ -48,7 +48,7 @@ class Items:
 
     @classmethod
     def of_pam(cls, root: Any, bands: int) -> Items:
-        """Those of an .aux.xml, whose bands are counted from 1."""
+        """The items of an .aux.xml, whose bands are counted from 1."""
         items = cls("", bands)
         for place, sample in ((root, ""), *((band, band.get("band", "")) for band in root.iter("PAMRasterBand"))):
             before = str(int(sample) - 1) if sample.isdecimal() and len(sample) < 9 else sample
@@ -68,13 +68,13 @@ class Items:
         elif BAND_NAME.fullmatch(name):
             return
         elif domain == "ENVI":
-            self.dataset.setdefault(name.replace("_", " "), value)  # GDAL joins ENVI's words
+            self.dataset.setdefault(name.replace("_", " "), value)  # GDAL writes ENVI's names with underscores
         else:
             self.dataset[name] = value
 
     @property
     def own(self) -> dict[str, str]:
-        """The dataset's items that have a field of their own, by ENVI's names joined as GDAL joins them."""
+        """The dataset's items with a field in CubeMeta, by ENVI's names with underscores."""
         joined = {_joined(name): value for name, value in self.dataset.items()}
         return {name: value for name, value in joined.items() if name in OWN}
 
@@ -96,7 +96,7 @@ class Items:
             band_names=tuple(name or f"Band {i + 1}" for i, name in enumerate(names)) if names else None,
             default_bands=zero_based(defaults, self.bands),
             reflectance_scale=scale[0] if scale and scale[0] else None,
-            # GDAL writes neither for a band whose numbers are meant as they are.
+            # GDAL writes neither for a band whose gain is 1 and offset 0.
             gains=self.numbers("scale", "data_gain_values", blank="1"),
             offsets=self.numbers("offset", "data_offset_values", blank="0"),
             variable=self.own.get("variable"),
@@ -105,26 +105,26 @@ class Items:
         return {name: value for name, value in fields.items() if value is not None}
 
     def fwhm(self, unit: float | None) -> tuple[float, ...] | None:
-        """What GDAL tells in micrometres, as lengths of so many nanometres each; None if that is no length."""
+        """GDAL's FWHM_UM in a unit of `unit` nanometres; None if the unit is unknown."""
         micrometres = self.numbers("FWHM_UM")
         if micrometres is None or unit is None:
             return None
         return tuple(float(f"{value * 1000 / unit:.12g}") for value in micrometres)  # 0.0058 um are 5.8 nm
 
     def doubts(self) -> list[str]:
-        """What is said of some bands only, or not in numbers, and so of none."""
+        """Notes on lists that are ignored because they are incomplete or not numbers."""
         lists = [name for name in NUMBERS if name in self.band or name in self.own]
         return [f"{name} ignored: not a number for every band" for name in lists if self.numbers(name) is None]
 
     def anchor(self) -> tuple[float, float] | None:
-        """The corner that a rotated picture names as its tie point, for which GeoTIFF has no tag."""
+        """The corner of the tie point of a rotated picture, for which GeoTIFF has no tag."""
         values = _numbers(_listed(self.own.get("anchor", "")))
         return (values[0], values[1]) if values and len(values) == 2 else None
 
     def numbers(self, *names: str, blank: str = "") -> tuple[float, ...] | None:
-        """One number per band under the first of these names, on the bands or as a list on the dataset.
+        """One number per band by the first of these names, from items of the bands or a list of the dataset.
 
-        `blank` is what a band says that says nothing while others do.
+        `blank` is the value of bands without an item where others have one.
         """
         lists: list[Sequence[str]] = [[word or blank for word in self.band.get(name, [])] for name in names]
         lists += [_listed(self.own.get(name, "")) for name in names]
@@ -132,11 +132,11 @@ class Items:
         return next((values for values in found if len(values) == self.bands), None)
 
     def word(self, name: str) -> str | None:
-        """A word that stands on the bands or once on the dataset."""
+        """The text of an item of the bands or of the dataset."""
         return next(filter(None, self.band.get(name, [])), None) or self.own.get(name)
 
     def extra(self) -> dict[str, Any]:
-        """What has no field of its own; a value for each band becomes a list."""
+        """The items without a field in CubeMeta; one of the bands becomes a list."""
         names = {role: name for name, role in ROLES.items()}
         per_band = {
             names.get(name, name): [value or "" for value in values]
@@ -147,7 +147,7 @@ class Items:
 
 
 def text(meta: CubeMeta, anchor: tuple[float, float] | None = None) -> str:
-    """The GDAL_METADATA of a cube, empty if there is nothing to say."""
+    """The GDAL_METADATA of a cube; empty if it has no items."""
     defaults = meta.default_bands
     dataset: dict[str, Any] = {
         "default_bands": None if defaults is None else [band + 1 for band in defaults],
@@ -180,7 +180,7 @@ def text(meta: CubeMeta, anchor: tuple[float, float] | None = None) -> str:
 
 
 def _guessed_units(meta: CubeMeta) -> str | None:
-    # EnMAP-Box and QGIS pass over wavelengths that have no unit.
+    # EnMAP-Box and QGIS ignore wavelengths without a unit.
     if meta.wavelengths is None or max(meta.wavelengths) < 0.1:  # metres, perhaps
         return None
     return "Micrometers" if max(meta.wavelengths) < 100 else "Nanometers"
@@ -188,23 +188,23 @@ def _guessed_units(meta: CubeMeta) -> str | None:
 
 def _item(name: str, value: Any, sample: str = "") -> str:
     role = f' role="{ROLES[name]}"' if sample and name in ROLES else ""
-    words = escape(escape(_legal(worded(value)), {'"': "&quot;"}))  # GDAL escapes values twice
+    words = escape(escape(_legal(value_text(value)), {'"': "&quot;"}))  # GDAL escapes values twice
     domain, _, own = map(_legal, name.partition(DOMAIN))
     named = f"{quoteattr(own)} domain={quoteattr(domain)}" if domain and own else quoteattr(_legal(name))
     return f"  <Item name={named}{sample}{role}>{words}</Item>"
 
 
-def worded(value: Any) -> str:
-    """A value as the text that ENVI and GDAL would write for it."""
+def value_text(value: Any) -> str:
+    """A value as ENVI and GDAL write it."""
     if isinstance(value, (list, tuple)):
-        return "{" + ", ".join(map(worded, value)) + "}"
+        return "{" + ", ".join(map(value_text, value)) + "}"
     if isinstance(value, float):
         return str(int(value)) if abs(value) < 1e15 and value == int(value) else repr(float(value))
     return str(value)
 
 
 def _legal(words: str) -> str:
-    # XML has no way at all to hold most control characters.
+    # XML cannot hold most control characters.
     return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "", words)
 
 

@@ -1,4 +1,4 @@
-"""The bytes of a TIFF up to its first pixel, written by ourselves: tifffile would write the pixels too."""
+"""The bytes of a TIFF up to its first pixel; not by tifffile, which would write the pixels too."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from pdenet_cli.cube import CubeMeta
+from pdenet_cli.dtypes import as_stored
 from pdenet_cli.errors import OutputError
 from pdenet_cli.formats import geokeys
 from pdenet_cli.formats.tiff import gdal_metadata
-from pdenet_cli.radiometry import held
 
-STRIP_BYTES = 1 << 20  # readers take a strip at a time, so a band must not be one big strip
-CLASSIC_BYTES = 1 << 32  # where the offsets of a classic TIFF end and BigTIFF begins
+STRIP_BYTES = 1 << 20  # about; readers read whole strips, so a band must not be a single one
+CLASSIC_BYTES = 1 << 32  # limit of a classic TIFF; larger files are BigTIFF
 MAX_BANDS = 65535
 
 SAMPLE_FORMATS = {"u": 1, "i": 2, "f": 3, "c": 6}
@@ -26,19 +26,19 @@ Field = np.ndarray[Any, np.dtype[Any]]
 
 
 def is_planar(meta: CubeMeta) -> bool:
-    """Whether a cube is written band after band; a single band is not, as TIFF has it."""
+    """Whether a cube is written band after band; not a single band, for TIFF."""
     return meta.bands > 1 and meta.interleave != "bip"
 
 
 def refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
-    """Stop before anything is written if no TIFF has such numbers, or so many bands."""
+    """Stop before anything is written if TIFF cannot hold the type or the number of bands."""
     if meta.dtype.kind not in SAMPLE_FORMATS or meta.bands > MAX_BANDS:
         met = f"{meta.bands:,} bands" if meta.bands > MAX_BANDS else meta.dtype.name
         raise OutputError(f"TIFF cannot hold {met}. Use another format, or --dtype float32.")
 
 
 def header(meta: CubeMeta) -> bytes:
-    """A TIFF without its pixels, which belong right behind it; BigTIFF if a classic one cannot hold them."""
+    """A TIFF without its pixels, which follow it; BigTIFF if a classic one cannot hold them."""
     classic = _header(meta, big=False)
     return classic if len(classic) + meta.nbytes < CLASSIC_BYTES else _header(meta, big=True)
 
@@ -51,7 +51,7 @@ def _header(meta: CubeMeta, big: bool) -> bytes:
 
 
 def _layout(meta: CubeMeta, start: int, big: bool) -> dict[int, Field]:
-    """The fields that say where the pixels are and what numbers they are."""
+    """The fields for the place and the type of the pixels."""
     planes, samples = (meta.bands, 1) if is_planar(meta) else (1, meta.bands)
     row_bytes = meta.columns * samples * meta.dtype.itemsize
     strip_rows = min(max(STRIP_BYTES // row_bytes, 1), meta.rows)
@@ -64,7 +64,7 @@ def _layout(meta: CubeMeta, start: int, big: bool) -> dict[int, Field]:
         257: np.array([meta.rows], "u4"),
         258: each * (8 * meta.dtype.itemsize),
         259: np.array([1], "u2"),  # not compressed
-        262: np.array([1], "u2"),  # greys, as far as TIFF knows colours
+        262: np.array([1], "u2"),  # grey
         273: offsets.astype(wide, casting="unsafe"),
         277: np.array([meta.bands], "u2"),
         278: np.array([strip_rows], "u4"),
@@ -76,13 +76,13 @@ def _layout(meta: CubeMeta, start: int, big: bool) -> dict[int, Field]:
 
 
 def _about(meta: CubeMeta) -> dict[int, Field]:
-    """The fields that say what the pixels mean."""
+    """The fields for the meaning of the pixels."""
     ground = geokeys.tags(meta.georeference)
     anchor = meta.georeference.anchor if geokeys.MATRIX in ground else (0.0, 0.0)
     texts = {
         305: "pdenet",
         42112: gdal_metadata.text(meta, anchor if any(anchor) else None),
-        42113: "" if meta.nodata is None else gdal_metadata.worded(held(meta.nodata, meta.dtype)),
+        42113: "" if meta.nodata is None else gdal_metadata.value_text(as_stored(meta.nodata, meta.dtype)),
         geokeys.TEXTS: ground.pop(geokeys.TEXTS, ""),
     }
     directory = ground.pop(geokeys.DIRECTORY, None)
@@ -92,7 +92,7 @@ def _about(meta: CubeMeta) -> dict[int, Field]:
 
 
 def _encoded(fields: Mapping[int, Field], order: str, big: bool) -> bytes:
-    """A TIFF of one directory: the fields sorted, then the values too long for their places in it."""
+    """A TIFF of one directory: the sorted fields, then the values that do not fit into them."""
     magic, count, entry, offset = ("HHHQ", "Q", "HHQ", "Q") if big else ("HI", "H", "HHI", "I")
     first = 16 if big else 8
     start = (43, 8, 0, first) if big else (42, first)
@@ -111,4 +111,4 @@ def _encoded(fields: Mapping[int, Field], order: str, big: bool) -> bytes:
     head = (b"MM" if order == ">" else b"II") + struct.pack(order + magic, *start)
     directory = struct.pack(order + count, len(fields)) + b"".join(entries) + bytes(cell)
     whole = head + directory + values
-    return whole + b"\0" * (-len(whole) % 16)  # pixels that start on a whole number map faster
+    return whole + b"\0" * (-len(whole) % 16)  # aligned pixels are faster to map

@@ -1,4 +1,4 @@
-"""The pictures in a TIFF: its structure is checked before anything in it is believed."""
+"""The pictures in a TIFF, after a check of its structure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pdenet_cli.formats.raw import RawArray
 from pdenet_cli.formats.tiff.segments import COMPRESSIONS, NONE, Page, SegmentArray
 
 MAX_PAGES, MAX_TAGS = 16384, 4096
-MAX_EXPANSION = 100_000  # ZSTD reaches 30,000 on constant pixels; beyond this a size is a lie
+MAX_EXPANSION = 100_000  # ZSTD reaches 30,000 on constant pixels; larger ratios are impossible
 FIELD_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4}
 FIELD_BYTES |= {16: 8, 17: 8, 18: 8}
 
 
 def check_structure(path: Path) -> None:
-    """Follow the chain of directories from byte to byte and refuse what leads out of the file or in a circle."""
+    """Follow the chain of directories and refuse one that leads out of the file or in a circle."""
     size = path.stat().st_size
     with path.open("rb") as file:
 
@@ -65,49 +65,49 @@ def check_structure(path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """The cube of a TIFF: its array, the order of the array's axes, and the page whose tags speak for it."""
+class TiffPicture:
+    """The cube of a TIFF: its array, the order of the array's axes, and the page whose tags describe it."""
 
     array: RawArray | SegmentArray
     axes: str
     page: Page
     notes: tuple[str, ...] = ()
-    stacked: bool = False  # pages of one plane each: bands, unless a tool took the rows of a cube for pages
+    stacked: bool = False  # one plane per page: bands, unless a tool wrote the rows of a cube as pages
 
 
-def picture(path: Path, file: Any) -> Picture:
-    """The first full-size picture of the file; pages of one band each and of one size are its bands."""
+def picture(path: Path, file: Any) -> TiffPicture:
+    """The first full-size picture of the file; pages of one plane and the same size are its bands."""
     whole = [page for page in file.pages if not (page.is_reduced or page.is_mask)] or [file.pages[0]]
     page = whole[0]
     _check_page(path, page)
     alike = [other for other in whole if other.hash == page.hash]
-    kind = np.dtype(np.uint8) if page.dtype.kind == "b" else page.dtype  # one bit is a number, too
+    kind = np.dtype(np.uint8) if page.dtype.kind == "b" else page.dtype  # single bits become 0 and 1
     dtype = kind.newbyteorder(file.byteorder)
     planes, _, rows, columns, samples = page.shaped
     if len(file.pages) == 1 and (stack := _stack_behind(path, file)) is not None:
-        return Picture(stack, "brc", page, stacked=True)
+        return TiffPicture(stack, "brc", page, stacked=True)
     if len(alike) == len(whole) > 1 and planes == samples == 1:
         for other in alike[1:]:
             _check_segments(path, other)
         pages = SegmentArray(path, dtype, (len(whole), rows, columns), tuple(alike), page.decode)
-        return Picture(pages, "brc", page, stacked=True)
+        return TiffPicture(pages, "brc", page, stacked=True)
     left = f"{len(whole) - 1} further pages are ignored: not single bands of the same size"
     notes = (left,) if len(whole) > 1 else ()
     shape, axes = ((rows, columns, samples), "rcb") if samples > 1 else ((planes, rows, columns), "brc")
     if page.is_final:
         block = RawArray(path, dtype, shape, page.dataoffsets[0])
         _check_end(path, block.offset + block.nbytes)
-        return Picture(block, axes, page, notes)
-    return Picture(SegmentArray(path, dtype, shape, (page,), page.decode), axes, page, notes)
+        return TiffPicture(block, axes, page, notes)
+    return TiffPicture(SegmentArray(path, dtype, shape, (page,), page.decode), axes, page, notes)
 
 
 def is_masked(path: Path, file: Any) -> bool:
-    """Whether a page of the file, or a file beside it, says which pixels count."""
+    """Whether a page of the file, or a file beside it, is a mask of valid pixels."""
     return any(page.is_mask for page in file.pages) or path.with_name(f"{path.name}.msk").exists()
 
 
 def _stack_behind(path: Path, file: Any) -> RawArray | None:
-    """ImageJ and tifffile may describe one page only and put the other planes right behind it."""
+    """The planes behind the first in files of ImageJ and tifffile that describe only one page; else None."""
     page = file.pages[0]
     if not (page.is_imagej or page.is_shaped) or not page.is_final:
         return None

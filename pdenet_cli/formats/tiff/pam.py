@@ -1,4 +1,4 @@
-"""scene.tif.aux.xml, in which GDAL keeps what it was told of a picture that it may not change."""
+"""scene.tif.aux.xml, in which GDAL stores metadata of a picture that it may not change."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from defusedxml import ElementTree
 from pdenet_cli.cube import CubeMeta
 from pdenet_cli.formats.tiff.gdal_metadata import Items
 
-MAX_BYTES = 8 << 20  # histograms of many bands take a few
+MAX_BYTES = 8 << 20  # histograms of many bands take a few megabytes
 SPECTRAL = ("wavelengths", "wavelength_units", "fwhm", "good_bands")
 
 
 def with_pam(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, ...]]:
-    """Nodata and spectral lists from the file beside a picture, where the picture itself says nothing of them.
+    """The metadata with nodata and spectral lists of the .aux.xml, where the picture itself has none.
 
-    The second is that file, if it was of use.
+    Second, that file, if it was used.
     """
     file = path.with_name(f"{path.name}.aux.xml")
     try:
@@ -32,7 +32,7 @@ def with_pam(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, ...]]:
         said, doubts = items.meta() | _nodata(root), items.doubts() if meta.wavelengths is None else []
     except Exception as error:
         return meta.noting(f"{file.name} is ignored: {type(error).__name__}"), ()
-    # Widths of one file need not be in the unit of another's wavelengths.
+    # Widths of one file may not be in the unit of the wavelengths of another.
     names = ("nodata", *(SPECTRAL if meta.wavelengths is None else ("good_bands",)))
     new = {name: said[name] for name in names if name in said and getattr(meta, name) is None}
     if "nodata" not in said and meta.nodata is None and root.find("PAMRasterBand/NoDataValue") is not None:
@@ -45,7 +45,7 @@ def with_pam(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, ...]]:
 
 
 def _nodata(root: Any) -> dict[str, Any]:
-    """The one number that stands for nothing in every band that has one; none if they differ."""
+    """The nodata value, if it is the same in all bands that have one; else empty."""
     values = [float(item.text) for item in root.iterfind("PAMRasterBand/NoDataValue") if item.text]
     same = all(map(math.isnan, values)) or len(set(values)) == 1
     return {"nodata": values[0]} if values and same else {}

@@ -17,26 +17,26 @@ from tifffile.tifffile import jpeg_shape
 from pdenet_cli.cube import Pixels
 from pdenet_cli.errors import FormatError, PdenetError
 
-Page = Any  # a TiffPage; its annotations promise less than it holds once it was read
+Page = Any  # a TiffPage, whose annotations are incomplete
 
 NONE, JPEG, LERC = 1, 7, 34887
 COMPRESSIONS = {NONE: "none", 5: "LZW", JPEG: "JPEG", 8: "deflate", 32946: "deflate", 32773: "PackBits"}
 COMPRESSIONS |= {LERC: "LERC", 34925: "LZMA", 50000: "ZSTD"}
-"""Those that unpack into no more than they are given room for, and those that `_checked` looks into."""
+"""Codecs that never write more than the buffer they are given, and two whose sizes `_checked` verifies."""
 
 
 @dataclass(frozen=True)
 class SegmentArray:
-    """Pixels in strips or tiles, of one page or of one page per band; a window decodes what it touches.
+    """Pixels in strips or tiles, of one page or of one page per band; a window decodes those it touches.
 
-    The file is mapped for each access, nothing is kept: a scene larger than memory is read window by window.
+    The file is mapped for each access and nothing is kept, so a scene may be larger than memory.
     """
 
     path: Path
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     pages: tuple[Page, ...]
-    decode: Callable[..., tuple[Any, tuple[int, ...], tuple[int, ...]]]  # made while the file was open
+    decode: Callable[..., tuple[Any, tuple[int, ...], tuple[int, ...]]]  # bound while the file was open
 
     @property
     def block(self) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ class SegmentArray:
         return out
 
     def _touched(self, plane: int, rows: range, columns: range) -> Iterator[int]:
-        """The numbers of the strips or tiles that hold these rows and columns of a plane."""
+        """The indices of the strips or tiles that hold these rows and columns of a plane."""
         page = self.pages[0]
         height, width = page.chunks[0], page.chunks[1]
         down, across = math.ceil(page.imagelength / height), math.ceil(page.imagewidth / width)
@@ -97,14 +97,14 @@ class SegmentArray:
         except PdenetError:
             raise
         except Exception as error:
-            # Each codec has its own exceptions; all of them mean that these bytes are not what they should be.
+            # Each codec has its own exceptions; all of them mean damaged bytes.
             text = " ".join(str(error).split())[:200]
             met = f"strip or tile {index} cannot be decoded ({type(error).__name__}: {text})"
             raise FormatError(f"{self.path}: {met}. Copy it again.") from error
         return (None if part is None else part[0]), place
 
     def _checked(self, raw: bytes) -> bytes:
-        """A JPEG or LERC picture, which carries a size of its own that the codec would believe."""
+        """A JPEG or LERC picture, refused if its own size, which the codec would use, is too large."""
         page = self.pages[0]
         height, width = page.chunks[:2]
         if page.compression == LERC:
@@ -120,7 +120,7 @@ class SegmentArray:
 
 
 def _unwrapped(raw: bytes, room: int) -> bytes:
-    """The LERC picture inside the deflate or ZSTD that GDAL may put around it."""
+    """A LERC picture without the deflate or ZSTD compression that GDAL may add."""
     if raw.startswith(b"Lerc2 "):
         return raw
     if raw.startswith(b"\x28\xb5\x2f\xfd"):
