@@ -339,7 +339,7 @@ def test_the_last_quarter_is_held_out_and_patches_are_as_large_as_the_rest_allow
 def test_a_cube_is_read_in_the_memory_that_is_asked_for(tmp_path, monkeypatch, dtype, chosen):
     for name in ("BLOCK_VALUES", "PERCENTILE_VALUES"):  # the survey of a small cube must be small too
         monkeypatch.setattr(survey, name, 1 << 14)
-    monkeypatch.setattr(data, "HASHED", 1 << 16)
+    monkeypatch.setattr(data, "HASH_BYTES", 1 << 16)
     pixels = picture(60, 100, 100).astype(dtype)
     pixels[:, :4] = -999
     path = written(tmp_path / "a.hdr", pixels, nodata=-999.0)
