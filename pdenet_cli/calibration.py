@@ -256,9 +256,7 @@ class Calibration:
             for name in ("levels", "counted", "scenes"):
                 known[name] = tuple(known[name])
             made = cls(**known)
-            tables = np.array(
-                [*made.factors, *made.certified, made.levels], float
-            )  # fails unless all have one length
+            tables = np.array([*made.factors, *made.certified, made.levels], float)  # fails if lengths differ
             factors = tables[: len(STRATA)]
             rising = (np.diff(made.levels) > 0).all() and (np.diff(factors, axis=1) >= 0).all()
             if list(stored["strata"]) != list(STRATA) or len(made.factors) != len(STRATA):

@@ -46,9 +46,7 @@ def smooth_up(padded: Tensor, scale: int, reach: int) -> Tensor:
 
 def _distances(scale: int, reach: int) -> Tensor:
     """Distances of new pixels from the old ones around them, in old pixels: (scale, 2·reach + 1 taps)."""
-    offset = (
-        torch.arange(scale, dtype=torch.float64) + 0.5
-    ) / scale - 0.5  # of new pixel centres from the old one
+    offset = (torch.arange(scale, dtype=torch.float64) + 0.5) / scale - 0.5  # from the old pixel's centre
     return (offset[:, None] - torch.arange(-reach, reach + 1)).abs()
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-MEMORY_SHARE = 0.5  # of the free memory, for a run without --memory
+MEMORY_SHARE = 0.5  # share of the free memory that a run without --memory uses
 UNKNOWN_MEMORY = 4 << 30  # bytes assumed to be free where the system does not say
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # from glibc's malloc.h
 
@@ -25,7 +25,7 @@ def usable_memory(device: torch.device) -> int:
         # Samples and maps are kept in the memory of the machine.
         free = min(torch.cuda.mem_get_info(device)[0] + cached, free_memory())
     else:
-        return_freed_memory()  # that of the scene before
+        return_freed_memory()  # what the previous scene used
         free = free_memory()
     return int(free * MEMORY_SHARE)
 

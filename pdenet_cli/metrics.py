@@ -175,7 +175,7 @@ class Protocol:
     name: str
     clip: bool  # whether both cubes are clipped to 0..1
     psnr: Literal["MPSNR", "PSNR"]  # the one that its papers report; listed first
-    weights: tuple[float, ...]  # of the SSIM window, along each axis
+    weights: tuple[float, ...]  # SSIM window, along each axis
     unbiased: float  # factor of covariances in that window: n / (n - 1) or 1
     skip_black: bool  # whether SAM leaves out black spectra
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pdenet_cli.degradation import Degradation
     from pdenet_cli.networks import Network
 
-KEY = "pdenet"  # of the spec in the metadata of the safetensors header
+KEY = "pdenet"  # where the spec is in the metadata of the safetensors header
 SUFFIX = ".safetensors"
 DEFAULT_SCALE = 4
 BICUBIC = "bicubic"  # a model without weights, for any scale
@@ -46,7 +46,7 @@ class ModelSpec:
     config: Mapping[str, Any]
     scale: int
     degradation: Mapping[str, Any]  # how its low-resolution training cubes were made
-    version: str  # of pdenet
+    version: str  # version of pdenet
     data: tuple[Mapping[str, Any], ...] = ()  # name, sha256 of the numbers, shape, dtype of each cube
     began_with: Mapping[str, Any] = field(default_factory=dict)  # history of the model of --init
     recipe: Mapping[str, Any] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class Model:
     spec: ModelSpec
     network: Network
     name: str = "unnamed"
-    sha256: str = ""  # of the file it came from
+    sha256: str = ""  # hash of its file
 
     def __repr__(self) -> str:
         """One line, for notebooks: printing a whole network is long."""
@@ -143,7 +143,7 @@ class Header:
     path: Path
     spec: ModelSpec
     shapes: Mapping[str, tuple[int, ...]]
-    nbytes: int  # of the whole file
+    nbytes: int  # size of the file
 
 
 def available_models() -> dict[str, Path]:

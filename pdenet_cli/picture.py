@@ -51,7 +51,7 @@ def map_quicklook(cube: Cube, longest: int = 1024) -> Picture:
 def _channels(cube: Cube, longest: int) -> list[NDArray[np.float64]]:
     step = thinning(cube.meta, longest)
     bands = rgb_bands(cube.meta)
-    read = {band: thinned(cube, band, step) for band in set(bands)}  # of a map, one band makes all three
+    read = {band: thinned(cube, band, step) for band in set(bands)}  # a map has one band for all three
     return [read[band] for band in bands]
 
 

@@ -15,7 +15,7 @@ from pdenet_cli.dtypes import can_hold, limits
 from pdenet_cli.errors import FormatError, UsageError
 from pdenet_cli.holes import valid
 
-SURVEY_VALUES = 1 << 28  # of a scene with more values than this, evenly spread blocks are read
+SURVEY_VALUES = 1 << 28  # scenes with more values are surveyed in evenly spread blocks
 BLOCK_VALUES = 1 << 23  # values read at once
 LARGEST_BLOCK = 1 << 27  # a file stored in blocks of more values than this is read row by row, though that is slow
 PERCENTILE_VALUES = 1 << 20  # values that the percentile is computed from

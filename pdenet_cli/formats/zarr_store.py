@@ -16,8 +16,7 @@ import numpy as np
 
 from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta, Pixels
 from pdenet_cli.errors import FormatError, OutputError, PdenetError
-from pdenet_cli.formats import attributes as words
-from pdenet_cli.formats import labelled
+from pdenet_cli.formats import attributes, labelled
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import Variable
 from pdenet_cli.formats.labelled import swaths
@@ -144,7 +143,7 @@ class Folder:
     def fill(self, name: str) -> float | None:
         """The fill value of chunks that are not stored, if it is a number."""
         value = self.header(name).get("fill_value")
-        found = None if isinstance(value, bool) else words.numbers(value)
+        found = None if isinstance(value, bool) else attributes.numbers(value)
         return found[0] if found else None
 
     def dimensions(self, name: str) -> list[str]:
@@ -264,8 +263,8 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
 
 def _make(group: Any, piece: labelled.LayoutArray, meta: CubeMeta, axes: str) -> None:
     # Readers of v2 take a fill value, even 0, for nodata: arrays without nodata must have none.
-    said = piece.attributes | {DIMENSIONS: list(piece.dimensions)}
-    about: dict[str, Any] = dict(name=piece.name, attributes=said, fill_value=None)
+    attrs = piece.attributes | {DIMENSIONS: list(piece.dimensions)}
+    about: dict[str, Any] = dict(name=piece.name, attributes=attrs, fill_value=None)
     if isinstance(piece.values, GroundGrid):
         grid, chunk = piece.values, (piece.values.rows_at_once, piece.values.shape[1])
         group.create_array(shape=grid.shape, dtype=grid.dtype, chunks=chunk, **about)
@@ -275,7 +274,7 @@ def _make(group: Any, piece: labelled.LayoutArray, meta: CubeMeta, axes: str) ->
         return
     fill = labelled.fill_value(meta)
     if fill is not None:
-        about |= dict(fill_value=fill, attributes=said | {FILL: _fill_attribute(fill)})
+        about |= dict(fill_value=fill, attributes=attrs | {FILL: _fill_attribute(fill)})
     # Zarr does not know all names of a type, such as those of tifffile's 64-bit integers.
     dtype = np.dtype(meta.dtype.str)
     group.create_array(shape=meta.shape(axes), dtype=dtype, chunks=_chunks(meta, axes), **about)

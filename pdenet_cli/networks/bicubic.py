@@ -37,7 +37,7 @@ def bicubic_reach(scale: int, margin: int = 0) -> int:
 
     def before(pixel: int) -> int:
         block, phase = divmod(pixel, scale)
-        offset = 2 * phase + 1 - scale  # of its centre from that of the old pixel; at 0 it has the old value
+        offset = 2 * phase + 1 - scale  # distance of new and old centre; 0: the old value
         return (2 if offset < 0 else 1 if offset > 0 else 0) - block
 
     # The first pixel of a block reaches farthest: that of the margin, or of its first whole block.

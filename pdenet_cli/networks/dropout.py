@@ -35,9 +35,7 @@ class DropoutNet(TemplateNet):
     def __init__(self, config: DropoutConfig) -> None:
         super().__init__(config)
         self.rate = config.rate
-        self.masks = sum(
-            sum(stage.masks) for stage in self.stages if isinstance(stage, Stage)
-        )  # number of masks of all stages
+        self.masks = sum(sum(stage.masks) for stage in self.stages if isinstance(stage, Stage))  # number of all
 
     def draw(self, generator: torch.Generator | None, samples: int = 1, temperature: float = 0.05) -> Draw:
         """As every network draws, but whatever the temperature, a channel is kept or dropped."""

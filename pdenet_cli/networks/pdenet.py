@@ -32,7 +32,7 @@ class PDENetConfig(NetworkConfig):
     units: int = 6  # per stage
     width: int = 64
     head: int = 32
-    kernel: Literal["paper", "centred"] = "paper"  # of the learned degradation
+    kernel: Literal["paper", "centred"] = "paper"  # shape of the learned degradation
     border: Literal["zero", "symmetric"] = "zero"  # padding of the learned degradation
     upsampling: Literal["torch", "matlab"] = "torch"  # cubic with a = -0.75 or -0.5
     mask_start: float | None = None  # initial probability of every mask; None: uniform in 0..1

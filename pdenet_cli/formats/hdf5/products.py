@@ -39,16 +39,16 @@ NEON_CUBE, NEON_SYSTEM = "Reflectance_Data", "Metadata/Coordinate_System"
 def place_neon(guarded: GuardedFile, meta: CubeMeta) -> CubeMeta:
     """A NEON cube georeferenced by the map info in a dataset near it; any other cube unchanged."""
     group, _, name = (meta.variable or "").rpartition("/")
-    told = guarded.text(f"{group}/{NEON_SYSTEM}/Map_Info") if name == NEON_CUBE else None
-    if told is None:
+    map_info = guarded.text(f"{group}/{NEON_SYSTEM}/Map_Info") if name == NEON_CUBE else None
+    if map_info is None:
         return meta
     code = guarded.text(f"{group}/{NEON_SYSTEM}/EPSG Code") or ""
     try:
-        place = EnviHeader(guarded.path, {"map info": told}).georeference()
+        place = EnviHeader(guarded.path, {"map info": map_info}).georeference()
     except ValueError:
         place = Georeference()
     if place.transform is None:
-        meta = meta.noting(f"{NEON_SYSTEM}/Map_Info is not understood: {told[:60]}")
+        meta = meta.noting(f"{NEON_SYSTEM}/Map_Info is not understood: {map_info[:60]}")
     else:
         place = replace(place, crs=f"EPSG:{int(code)}") if code.isdecimal() else place
         meta = replace(meta, georeference=place).noting(f"georeferenced by {NEON_SYSTEM}/Map_Info")
@@ -99,15 +99,17 @@ def is_prisma(guarded: GuardedFile) -> bool:
 
 def read_prisma(guarded: GuardedFile) -> tuple[CubeMeta, Sliceable, str]:
     """VNIR and SWIR as one cube by ascending wavelength; bands without a centre are left out."""
-    said = guarded.attributes("")
+    attrs = guarded.attributes("")
     sources, table = [], []
     for which, part in enumerate(("Vnir", "Swir")):
         source = guarded.array(f"{PRISMA_FIELDS}/{part.upper()}_Cube")
         if len(source.shape) != 3:
             raise FormatError(f"{guarded.path}: {part.upper()}_Cube has the shape {source.shape}.")
         sources.append(source)
-        centres, widths = (_list(guarded, said, f"List_{name}_{part}", source.shape[1]) for name in ("Cw", "Fwhm"))
-        low, high = (_number(guarded, said, f"L2Scale{part}{end}") for end in ("Min", "Max"))
+        centres, widths = (
+            _list(guarded, attrs, f"List_{name}_{part}", source.shape[1]) for name in ("Cw", "Fwhm")
+        )
+        low, high = (_number(guarded, attrs, f"L2Scale{part}{end}") for end in ("Min", "Max"))
         gain = (high - low) / LARGEST_NUMBER
         bands = enumerate(zip(centres, widths, strict=True))
         table += [(centre, width, gain, low, (which, band)) for band, (centre, width) in bands if centre > 0]
@@ -130,8 +132,8 @@ def read_prisma(guarded: GuardedFile) -> tuple[CubeMeta, Sliceable, str]:
         gains=gains,
         offsets=offsets,
         nodata=0.0,
-        georeference=_prisma_place(said, rows, columns),
-        extra={n: v for n, v in said.items() if not n.startswith(used) and not _is_long(v)},
+        georeference=_prisma_place(attrs, rows, columns),
+        extra={n: v for n, v in attrs.items() if not n.startswith(used) and not _is_long(v)},
         notes=(
             "PRISMA L2D: VNIR and SWIR joined by ascending wavelength, overlapping bands kept",
             "0 read as nodata, which PRISMA uses for unseen pixels",
@@ -140,10 +142,10 @@ def read_prisma(guarded: GuardedFile) -> tuple[CubeMeta, Sliceable, str]:
     return meta, SortedBands(sources, order), "rbc"
 
 
-def _prisma_place(said: dict[str, Any], rows: int, columns: int) -> Georeference:
+def _prisma_place(attrs: dict[str, Any], rows: int, columns: int) -> Georeference:
     names = [f"Product_{corner}corner_{axis}" for corner in ("UL", "LR") for axis in ("easting", "northing")]
-    corners = [numbers(said.get(name)) for name in names]
-    code = numbers(said.get("Epsg_Code"))
+    corners = [numbers(attrs.get(name)) for name in names]
+    code = numbers(attrs.get("Epsg_Code"))
     system = f"EPSG:{int(code[0])}" if code else None
     if any(corner is None for corner in corners):
         return Georeference(crs=system)
@@ -156,16 +158,16 @@ def _prisma_place(said: dict[str, Any], rows: int, columns: int) -> Georeference
     return Georeference(transform=(left - half, width, 0.0, top + half, 0.0, -height), crs=system)
 
 
-def _list(guarded: GuardedFile, said: dict[str, Any], name: str, length: int) -> tuple[float, ...]:
-    found = numbers(said.get(name))
+def _list(guarded: GuardedFile, attrs: dict[str, Any], name: str, length: int) -> tuple[float, ...]:
+    found = numbers(attrs.get(name))
     if found is None or len(found) != length:
         met = "is missing" if found is None else f"has {len(found)} entries for {length} bands"
         raise FormatError(f"{guarded.path}: a PRISMA product whose attribute {name} {met}.")
     return found
 
 
-def _number(guarded: GuardedFile, said: dict[str, Any], name: str) -> float:
-    return _list(guarded, said, name, 1)[0]
+def _number(guarded: GuardedFile, attrs: dict[str, Any], name: str) -> float:
+    return _list(guarded, attrs, name, 1)[0]
 
 
 def _is_long(value: Any) -> bool:

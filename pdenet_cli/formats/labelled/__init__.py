@@ -17,8 +17,7 @@ import numpy as np
 from pdenet_cli.cube import INTERLEAVES, CubeMeta, Pixels, Sliceable
 from pdenet_cli.dtypes import as_stored
 from pdenet_cli.errors import OutputError
-from pdenet_cli.formats import attributes as words
-from pdenet_cli.formats import crs
+from pdenet_cli.formats import attributes, crs
 from pdenet_cli.formats.base import OpenOptions
 from pdenet_cli.formats.choosing import (
     OneBand,
@@ -37,7 +36,7 @@ from pdenet_cli.georeference import Georeference
 
 INTERNAL = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS", "_ARRAY_DIMENSIONS"}
 INTERNAL |= {"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "MATLAB_class"}
-INTERNAL |= {"coordinates", "grid_mapping", "Conventions", "_FillValue", "_Unsigned", *words.PLACE}
+INTERNAL |= {"coordinates", "grid_mapping", "Conventions", "_FillValue", "_Unsigned", *attributes.PLACE}
 """Attributes about the structure of one file: never copied to another."""
 
 
@@ -52,29 +51,31 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
     lists = spectra.lists_in(store, variables)
     counts = spectra.counts_of(lists)
     chosen, notes = choose_variable(store.path, variables, options.variable, counts)
-    said = _inherited(store, chosen.name)
+    attrs = _inherited(store, chosen.name)
     array, dimensions, left_out = _pixels(store, chosen.name)
     more: tuple[str, ...]
     if len(chosen.shape) == 2:
         array, axes, more = OneBand(array), "rcb", ("a matrix, read as one band",)
         dimensions = [*dimensions, ""]
     else:
-        counts |= {len(v) for n, v in said.items() if spectra.field_of(n) == "wavelengths" and isinstance(v, list)}
+        counts |= {
+            len(v) for n, v in attrs.items() if spectra.field_of(n) == "wavelengths" and isinstance(v, list)
+        }
         names = spectra.named_axes(store, dimensions, lists)
         axes, more = choose_axes(store.path, chosen, options.axes, counts, names=names)
     kind, fill = chosen.dtype, store.fill(chosen.name)
     assert kind is not None
-    if str(said.get("_Unsigned")).lower() == "true" and kind.kind == "i":
-        array, said, fill = Unsigned(array), _without_sign(said, kind), _positive(fill, kind)
+    if str(attrs.get("_Unsigned")).lower() == "true" and kind.kind == "i":
+        array, attrs, fill = Unsigned(array), _without_sign(attrs, kind), _positive(fill, kind)
         kind = unsigned(kind)
     along = dict(zip(axes, dimensions, strict=False))
     sizes = dict(zip(axes, array.shape, strict=True))
     beside = spectra.beside(store, chosen.name, lists, along.get("b", ""), sizes["b"])
-    fields, rest = words.parse_fields(said | {n: v for n, v in beside.items() if n not in said}, sizes["b"])
+    fields, rest = attributes.parse_fields(attrs | {n: v for n, v in beside.items() if n not in attrs}, sizes["b"])
     if "nodata" not in fields and fill:  # not 0, which is the default and may be data
         fields["nodata"] = fill
         more = (*more, f"its fill value {fill:.10g} is read as nodata")
-    place, doubts = placing.placed(store, chosen.name, said, along)
+    place, doubts = placing.placed(store, chosen.name, attrs, along)
     meta = CubeMeta(
         bands=sizes["b"],
         rows=sizes["r"],
@@ -85,7 +86,7 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
         dimensions=_kept_dimensions(along, chosen.name),
         variable=chosen.name or None,
         extra={name: value for name, value in rest.items() if not _is_internal(name)},
-        notes=(*notes, *left_out, *more, *doubts, *words.notes_on_other_nodata(said, fields.get("nodata"))),
+        notes=(*notes, *left_out, *more, *doubts, *attributes.notes_on_other_nodata(attrs, fields.get("nodata"))),
         **fields,
     )
     return meta, array, axes
@@ -123,11 +124,13 @@ def _pixels(store: Store, name: str) -> tuple[Sliceable, list[str], tuple[str, .
     return WithoutAxis(array, axis), dimensions, (f"{called or 'an axis'} has length 1 and is ignored",)
 
 
-def _without_sign(said: Mapping[str, Any], kind: np.dtype[Any]) -> dict[str, Any]:
+def _without_sign(attrs: Mapping[str, Any], kind: np.dtype[Any]) -> dict[str, Any]:
     """Attributes of unsigned numbers, with nodata values that are written with a sign made positive."""
     return {
-        n: [_positive(number, kind) for number in words.numbers(v) or ()] if spectra.field_of(n) == "nodata" else v
-        for n, v in said.items()
+        n: [_positive(number, kind) for number in attributes.numbers(v) or ()]
+        if spectra.field_of(n) == "nodata"
+        else v
+        for n, v in attrs.items()
     }
 
 
@@ -141,11 +144,11 @@ def _is_internal(name: str) -> bool:
 
 def _inherited(store: Store, name: str) -> dict[str, Any]:
     """A variable's attributes, and those of the groups around it that it does not override."""
-    said = dict(store.attributes(name))
+    attrs = dict(store.attributes(name))
     while name:
         name = name.rpartition("/")[0]
-        said = {**store.attributes(name), **said}
-    return said
+        attrs = {**store.attributes(name), **attrs}
+    return attrs
 
 
 @dataclass(frozen=True)
@@ -190,10 +193,10 @@ def layout(meta: CubeMeta) -> list[LayoutArray]:
     names = dimensions(meta)
     band = names["b"]
     parts = [*_coordinates(meta, names)]
-    said = words.dump_fields(meta)
+    attrs = attributes.dump_fields(meta)
     fill = fill_value(meta)
     if fill is not None and (float(fill) == meta.nodata or fill != fill):
-        del said["nodata"]  # `_FillValue` says the same
+        del attrs["nodata"]  # `_FillValue` says the same
     if meta.wavelengths is not None:
         units = {"units": meta.wavelength_units} if meta.wavelength_units else {}
         # Named like its dimension if possible, so that xarray can select bands by wavelength.
@@ -207,20 +210,20 @@ def layout(meta: CubeMeta) -> list[LayoutArray]:
         parts.append(LayoutArray(name, (names["r"], names["c"]), grid, latitude if name == "lat" else longitude))
     beside = [part.name for part in parts if part.dimensions != (part.name,)]
     if beside:
-        said["coordinates"] = " ".join(beside)
+        attrs["coordinates"] = " ".join(beside)
     if meta.georeference != Georeference():
         parts.append(
-            LayoutArray("spatial_ref", (), np.zeros((), "<i4"), words.dump_georeference(meta.georeference))
+            LayoutArray("spatial_ref", (), np.zeros((), "<i4"), attributes.dump_georeference(meta.georeference))
         )
-        said["grid_mapping"] = "spatial_ref"
+        attrs["grid_mapping"] = "spatial_ref"
     scaling = {"data_gain_values": "scale_factor", "data_offset_values": "add_offset"}
-    given = [name for name in scaling if name in said]
+    given = [name for name in scaling if name in attrs]
     # One value for all bands has a CF name, which other tools apply; one without the other would mislead them.
-    if all(len(set(said[name])) == 1 for name in given):
-        said |= {scaling[name]: said.pop(name)[0] for name in given}
-    said |= {n: v for n, v in words.dump_extra(meta, said).items() if not _is_internal(n)}
+    if all(len(set(attrs[name])) == 1 for name in given):
+        attrs |= {scaling[name]: attrs.pop(name)[0] for name in given}
+    attrs |= {n: v for n, v in attributes.dump_extra(meta, attrs).items() if not _is_internal(n)}
     axes = tuple(names[axis] for axis in INTERLEAVES[meta.interleave])
-    return [*parts, LayoutArray(_variable_name(meta.variable, {part.name for part in parts}), axes, None, said)]
+    return [*parts, LayoutArray(_variable_name(meta.variable, {part.name for part in parts}), axes, None, attrs)]
 
 
 def _variable_name(wanted: str | None, taken: set[str]) -> str:

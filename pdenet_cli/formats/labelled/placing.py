@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from pdenet_cli.errors import FormatError
-from pdenet_cli.formats import attributes as words
-from pdenet_cli.formats import crs, envi_header
+from pdenet_cli.formats import attributes, crs, envi_header
 from pdenet_cli.formats.labelled import coordinates
 from pdenet_cli.formats.labelled.coordinates import Coordinate
 from pdenet_cli.formats.labelled.store import Store, units_text
@@ -28,24 +27,24 @@ ON_MAPS = ("x", "y", "easting", "northing")
 
 
 def placed(
-    store: Store, name: str, said: Mapping[str, Any], along: Mapping[str, str]
+    store: Store, name: str, attrs: Mapping[str, Any], along: Mapping[str, str]
 ) -> tuple[Georeference, tuple[str, ...]]:
     """The georeference by grid mapping, own attributes, regular x and y, or ENVI's map info; and notes."""
     rows, columns = (_coordinate(store, along.get(axis, "")) for axis in "rc")
-    place = _mapped(store, name, said, (columns and columns.metres) or 1.0)
+    place = _mapped(store, name, attrs, (columns and columns.metres) or 1.0)
     if place == Georeference():
-        place = words.parse_georeference(words.georeference_fields(said))
+        place = attributes.parse_georeference(attributes.georeference_fields(attrs))
     doubts: tuple[str, ...] = ()
     if rows and columns and not place.points:
         place, doubts = _by_coordinates(place, rows, columns)
     if place.transform is None and not place.points:
-        place = _map_info(store.path, said, place)
+        place = _map_info(store.path, attrs, place)
     return place, doubts
 
 
-def _mapped(store: Store, name: str, said: Mapping[str, Any], metres: float) -> Georeference:
+def _mapped(store: Store, name: str, attrs: Mapping[str, Any], metres: float) -> Georeference:
     """The georeference in the grid mapping of a variable, as a text or as CF parameters."""
-    mapping = said.get("grid_mapping")
+    mapping = attrs.get("grid_mapping")
     if not isinstance(mapping, str):
         return Georeference()
     mapping = mapping.partition(":")[0].strip()
@@ -54,7 +53,7 @@ def _mapped(store: Store, name: str, said: Mapping[str, Any], metres: float) -> 
             values = store.attributes(candidate.strip("/"))
         except FormatError:
             continue
-        place = words.parse_georeference(values)
+        place = attributes.parse_georeference(values)
         return replace(place, crs=place.crs or coordinates.described(values, metres))
     return Georeference()
 
@@ -62,7 +61,7 @@ def _mapped(store: Store, name: str, said: Mapping[str, Any], metres: float) -> 
 def _coordinate(store: Store, name: str) -> Coordinate | None:
     """The coordinate of this name, if it has a unit or its name implies one."""
     units = units_text(store, name) if name else ""
-    values = words.numbers(store.small(name)) if units or _leaf(name) in (*DEGREES, *ON_MAPS) else None
+    values = attributes.numbers(store.small(name)) if units or _leaf(name) in (*DEGREES, *ON_MAPS) else None
     if values is None or len(values) < 2:
         return None
     kind = store.variable(name).dtype
@@ -95,13 +94,13 @@ def _by_coordinates(
     return replace(found, anchor=(0.0, 0.0), rpc=None), (*doubts, note)
 
 
-def _agree(told: Transform, found: Transform, rows: Coordinate, columns: Coordinate) -> bool:
+def _agree(one: Transform, other: Transform, rows: Coordinate, columns: Coordinate) -> bool:
     """Whether two transforms agree at the corners of a scene to a tenth of a pixel."""
     for axis, first, step in ((columns, 0, 1), (rows, 3, 5)):
-        at_first = told[first] - found[first]
-        at_last = at_first + len(axis.values) * (told[step] - found[step])
-        rounded = axis.rounding * max(abs(found[first]), abs(found[first] + len(axis.values) * found[step]))
-        if not max(abs(at_first), abs(at_last)) <= coordinates.EVEN * abs(found[step]) + rounded:
+        at_first = one[first] - other[first]
+        at_last = at_first + len(axis.values) * (one[step] - other[step])
+        rounded = axis.rounding * max(abs(other[first]), abs(other[first] + len(axis.values) * other[step]))
+        if not max(abs(at_first), abs(at_last)) <= coordinates.EVEN * abs(other[step]) + rounded:
             return False
     return True
 
@@ -128,13 +127,13 @@ def _are_counts(values: Any) -> bool:
     return by_ones and values.min() >= 0 and values.max() < 10_000 + len(values)  # map coordinates are larger
 
 
-def _map_info(path: Path, said: Mapping[str, Any], place: Georeference) -> Georeference:
-    texts = {envi_name(n): v for n, v in said.items() if envi_name(n) in ENVI_PLACE and isinstance(v, str)}
+def _map_info(path: Path, attrs: Mapping[str, Any], place: Georeference) -> Georeference:
+    texts = {envi_name(n): v for n, v in attrs.items() if envi_name(n) in ENVI_PLACE and isinstance(v, str)}
     try:
-        told = envi_header.EnviHeader(path, texts).georeference()
+        found = envi_header.EnviHeader(path, texts).georeference()
     except ValueError:
         return place
-    return replace(told, crs=place.crs or told.crs, rpc=place.rpc) if texts else place
+    return replace(found, crs=place.crs or found.crs, rpc=place.rpc) if texts else place
 
 
 def envi_name(name: str) -> str:

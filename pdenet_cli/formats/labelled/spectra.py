@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pdenet_cli.formats import attributes as words
+from pdenet_cli.formats import attributes
 from pdenet_cli.formats.choosing import Variable, axis_called
 from pdenet_cli.formats.labelled.store import Store, distance, units_text
 
@@ -18,7 +18,7 @@ NamedList = tuple[str, list[Any]]
 
 def field_of(name: str) -> str | None:
     """The field of CubeMeta that an array of this name usually means, whatever group it is in."""
-    return words.field_of(name.rpartition("/")[2])
+    return attributes.field_of(name.rpartition("/")[2])
 
 
 def _field_by_name_part(name: str) -> str | None:
@@ -54,7 +54,7 @@ def lists_in(store: Store, variables: Sequence[Variable]) -> list[NamedList]:
         ):
             values = store.small(variable.name)
             usual = field_of(variable.name) is not None
-            if isinstance(values, list) and (usual or words.are_wavelengths(values)):
+            if isinstance(values, list) and (usual or attributes.are_wavelengths(values)):
                 found.append((variable.name, values))
     return found
 

@@ -106,8 +106,8 @@ class _Scaled:
 
     @classmethod
     def of(cls, store: Store, name: str) -> _Scaled:
-        said = store.attributes(name)
-        gain, offset = numbers(said.get("scale_factor")) or (1.0,), numbers(said.get("add_offset")) or (0.0,)
+        attrs = store.attributes(name)
+        gain, offset = numbers(attrs.get("scale_factor")) or (1.0,), numbers(attrs.get("add_offset")) or (0.0,)
         array = store.array(name)
         if math.prod(array.shape) <= AT_ONCE:
             array = np.asarray(array[slice(None), slice(None)])

@@ -13,7 +13,7 @@ import numpy as np
 
 from pdenet_cli.cube import Cube, CubeMeta, Sliceable
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.formats import attributes as words
+from pdenet_cli.formats import attributes
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import (
     FoldedPixels,
@@ -95,8 +95,10 @@ def _cube(
         axes = order[::-1]  # on disk the first of MATLAB's axes is the fastest
     sizes = dict(zip(axes, array.shape, strict=True))
     own = scopes.get(chosen.name.rpartition(".")[0], {})
-    place = {n: v for n, v in own.items() if n in words.PLACE} if ours else words.georeference_fields(own)
-    fields, rest = _said(scopes, chosen, sizes["b"], place)
+    place = (
+        {n: v for n, v in own.items() if n in attributes.PLACE} if ours else attributes.georeference_fields(own)
+    )
+    fields, rest = _metadata(scopes, chosen, sizes["b"], place)
     if (spectrum := _spectrum(own)) is not None and list(fields.get("wavelengths", ())) == own[spectrum]:
         more = (*more, f"{spectrum} read as the wavelengths of the bands")
     assert chosen.dtype is not None
@@ -106,10 +108,10 @@ def _cube(
         columns=sizes["c"],
         dtype=chosen.dtype,
         interleave=interleave(axes),
-        georeference=words.parse_georeference(place),
+        georeference=attributes.parse_georeference(place),
         variable=chosen.name,
         extra=rest,
-        notes=(*notes, *more, *words.notes_on_other_nodata(own, fields.get("nodata"))),
+        notes=(*notes, *more, *attributes.notes_on_other_nodata(own, fields.get("nodata"))),
         **fields,
     )
     return Cube(path, meta, array, axes, close)
@@ -140,27 +142,27 @@ def _wavelengths(values: Mapping[str, Any]) -> list[list[Any]]:
     return [
         v
         for n, v in values.items()
-        if (words.field_of(n) == "wavelengths" or n == spectrum) and isinstance(v, list)
+        if (attributes.field_of(n) == "wavelengths" or n == spectrum) and isinstance(v, list)
     ]
 
 
 def _spectrum(values: Mapping[str, Any]) -> str | None:
     """The variable `bands`, if it holds wavelengths as in ICVL and ARAD, and no other does; else None."""
-    if any(words.field_of(name) == "wavelengths" for name in values):
+    if any(attributes.field_of(name) == "wavelengths" for name in values):
         return None
-    return next((n for n, v in values.items() if n.lower() == "bands" and words.is_spectrum(v)), None)
+    return next((n for n, v in values.items() if n.lower() == "bands" and attributes.is_spectrum(v)), None)
 
 
-def _said(
+def _metadata(
     scopes: dict[str, dict[str, Any]], chosen: Variable, bands: int, place: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The metadata in the cube's own struct; wavelengths, units and widths may come from another one, together."""
     home = chosen.name.rpartition(".")[0]
     scopes = {scope: _renamed(values) for scope, values in scopes.items()}
     own = {n: v for n, v in scopes.get(home, {}).items() if n not in place}
-    fields, rest = words.parse_fields({n: v for n, v in own.items() if _fits(n, v, bands)}, bands)
+    fields, rest = attributes.parse_fields({n: v for n, v in own.items() if _fits(n, v, bands)}, bands)
     for scope in sorted(scopes, key=lambda s: (not s.startswith(home), s)):
-        others, _ = words.parse_fields({n: v for n, v in scopes[scope].items() if _fits(n, v, bands)}, bands)
+        others, _ = attributes.parse_fields({n: v for n, v in scopes[scope].items() if _fits(n, v, bands)}, bands)
         if "wavelengths" not in fields and "wavelengths" in others:
             fields |= {n: others[n] for n in ("wavelengths", "wavelength_units", "fwhm") if n in others}
         if "good_bands" in others:
@@ -177,7 +179,7 @@ def _renamed(values: dict[str, Any]) -> dict[str, Any]:
 
 def _fits(name: str, value: Any, bands: int) -> bool:
     """Whether a list per band has as many items as bands; a variable `wl` may be something else."""
-    per_band = words.field_of(name) in CubeMeta.PER_BAND
+    per_band = attributes.field_of(name) in CubeMeta.PER_BAND
     return not per_band or bands == (len(value) if isinstance(value, list) else 1)
 
 
@@ -248,7 +250,7 @@ def _refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
 def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     part, axes = parts[0], USUAL_AXES[::-1]
     name = meta.variable if re.fullmatch(r"[A-Za-z]\w{0,62}", meta.variable or "", re.ASCII) else "cube"
-    small = words.dump_fields(meta) | words.dump_georeference(meta.georeference)
+    small = attributes.dump_fields(meta) | attributes.dump_georeference(meta.georeference)
     if meta.extra:
         small["extra"] = json.dumps(dict(meta.extra), default=str)
     small.pop(str(name), None)

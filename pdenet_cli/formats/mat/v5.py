@@ -43,7 +43,7 @@ class InflatedArray:
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     element: tuple[int, int]  # start and length of the compressed bytes in the file
-    start: int  # of the numbers in the inflated bytes
+    start: int  # where the numbers begin in the inflated bytes
 
     def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
         return np.array(self._whole[key])

@@ -29,13 +29,13 @@ def with_pam(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, ...]]:
             return meta.noting(f"{file.name} is ignored: too large"), ()
         root = ElementTree.parse(file).getroot()
         items = Items.of_pam(root, meta.bands)
-        said, doubts = items.meta() | _nodata(root), items.doubts() if meta.wavelengths is None else []
+        found, doubts = items.meta() | _nodata(root), items.doubts() if meta.wavelengths is None else []
     except Exception as error:
         return meta.noting(f"{file.name} is ignored: {type(error).__name__}"), ()
     # Widths of one file may not be in the unit of the wavelengths of another.
     names = ("nodata", *(SPECTRAL if meta.wavelengths is None else ("good_bands",)))
-    new = {name: said[name] for name in names if name in said and getattr(meta, name) is None}
-    if "nodata" not in said and meta.nodata is None and root.find("PAMRasterBand/NoDataValue") is not None:
+    new = {name: found[name] for name in names if name in found and getattr(meta, name) is None}
+    if "nodata" not in found and meta.nodata is None and root.find("PAMRasterBand/NoDataValue") is not None:
         doubts.append("nodata ignored: not the same in every band")
     meta = meta.noting(*(f"{file.name}: {doubt}" for doubt in doubts))
     if not new.keys() - {"wavelength_units"}:
