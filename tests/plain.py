@@ -22,14 +22,19 @@ def forward(config: PDENetConfig, state: Mapping[str, Tensor], low: Tensor, mask
 
 
 def _lacking(config: PDENetConfig, state: Mapping[str, Tensor], low: Tensor, high: Tensor) -> Tensor:
-    """The mean over 5 x 5 pixels of what the image leaves unexplained, with straight lines between."""
-    residual = low - degrade(config, state, high)
+    """What the image leaves unexplained around each pixel, shared out by brightness."""
+    again = degrade(config, state, high)
+    share = high.clamp(min=0) / _around(again.clamp(min=0), config.scale).clamp(min=1e-30)
+    return _around(low - again, config.scale) * share.clamp(max=3).detach()
+
+
+def _around(low: Tensor, scale: int) -> Tensor:
+    """Means over 5 x 5 pixels, with straight lines between."""
     for axis in (2, 3):  # mirrored, the edge repeated
-        size = residual.shape[axis]
-        first, last = residual.narrow(axis, 0, 2).flip(axis), residual.narrow(axis, size - 2, 2).flip(axis)
-        residual = torch.cat([first, residual, last], dim=axis)
-    means = F.avg_pool2d(residual, 5, stride=1)
-    return F.interpolate(means, scale_factor=config.scale, mode="bilinear")
+        size = low.shape[axis]
+        first, last = low.narrow(axis, 0, 2).flip(axis), low.narrow(axis, size - 2, 2).flip(axis)
+        low = torch.cat([first, low, last], dim=axis)
+    return F.interpolate(F.avg_pool2d(low, 5, stride=1), scale_factor=scale, mode="bilinear")
 
 
 def degrade(config: PDENetConfig, state: Mapping[str, Tensor], high: Tensor) -> Tensor:

@@ -166,6 +166,8 @@ def test_a_tile_with_its_halo_gives_what_the_whole_scene_gives() -> None:
 @pytest.mark.parametrize("scale", [2, 3, 4, 8])
 def test_brightness_is_kept_band_by_band(scale: int) -> None:
     kept = PDENet(replace(TINY, scale=scale))
+    for stage in kept.stages:
+        stage.smooth.data *= 10  # untrained networks add little light or none
     free = PDENet(replace(TINY, scale=scale, brightness="free"))
     free.load_state_dict(kept.state_dict())
     low = cube(1, 6, 20, 24)
@@ -180,6 +182,17 @@ def test_brightness_is_kept_around_each_pixel() -> None:
     high = network(low)
     torch.testing.assert_close(high[..., 40:56, 2:6].mean(), torch.tensor(0.0), rtol=0, atol=1e-4)
     torch.testing.assert_close(high[..., 40:56, -6:-2].mean(), torch.tensor(1.0), rtol=0, atol=0.01)
+
+
+def test_black_surroundings_neither_blow_up_nor_break_gradients() -> None:
+    network = PDENet(TINY)
+    low = torch.zeros(1, 4, 24, 24)
+    low[..., 12, 12] = 1e-3
+    low[..., 3, 3] = -0.5
+    high = network(low)
+    assert high.abs().max() < 2
+    high.square().sum().backward()
+    assert all(weight.grad is None or weight.grad.isfinite().all() for weight in network.parameters())
 
 
 # PDE-Net: masks.

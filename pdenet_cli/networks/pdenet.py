@@ -22,6 +22,7 @@ from pdenet_cli.networks.adapting import resized_tail, widened
 from pdenet_cli.networks.base import Draw, Network, NetworkConfig
 
 BRIGHTNESS_REACH = 2  # brightness is kept as a mean over this many low-resolution pixels on each side
+BRIGHTEST_SHARE = 3  # of what is lacking around a pixel; bounds it where the surroundings are black
 
 
 @dataclass(frozen=True)
@@ -118,11 +119,18 @@ class TemplateNet(Network):
     def _with_brightness_of(self, low: Tensor, high: Tensor) -> Tensor:
         """The image plus the difference between its local brightness, once degraded, and that of the input.
 
-        Training by absolute errors learns medians, which are darker than means where bright spots are rare.
+        Training by absolute errors learns medians, which are darker than means where bright spots are rare. What
+        is lacking goes to pixels by their own brightness, so that dark ones keep the shape of their spectra.
         """
         with _full_precision(high):
-            lacking = symmetric_pad(low.to(high) - self.degradation(high), BRIGHTNESS_REACH + 1)
-            return high + smooth_up(lacking, self.scale, BRIGHTNESS_REACH)
+            again = self.degradation(high)
+            lacking, around = (
+                smooth_up(symmetric_pad(image, BRIGHTNESS_REACH + 1), self.scale, BRIGHTNESS_REACH)
+                for image in (low.to(high) - again, again.detach().clamp(min=0))
+            )
+            # As constants: where all is black, their gradients would not be numbers.
+            share = high.detach().clamp(min=0) / around.clamp(min=torch.finfo(high.dtype).tiny)
+            return high + share.clamp(max=BRIGHTEST_SHARE) * lacking
 
     def degrade(self, high: Tensor) -> Tensor:
         with _full_precision(high):
