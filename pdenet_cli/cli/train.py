@@ -46,7 +46,8 @@ def train(
     recipe: Annotated[
         str,
         typer.Option(
-            help="fast (hours on a CPU) or paper (the published schedule); change fields like this: fast,zoom=3.",
+            help="fast (hours on a CPU), general (as the shipped models) or paper (the published schedule). "
+            "Change fields like this: fast,zoom=3.",
             metavar="NAME",
         ),
     ] = "fast",
@@ -54,7 +55,7 @@ def train(
         float | None,
         typer.Option(
             help="Length of the run in minutes, validation included. Not together with --steps.",
-            show_default="60 for fast",
+            show_default="60; for paper 150 epochs",
         ),
     ] = None,
     steps: Annotated[
