@@ -28,42 +28,26 @@ def bicubic_up(cube: Tensor, scale: int) -> Tensor:
 
 
 def cubic_up(padded: Tensor, scale: int, a: float) -> Tensor:
-    """A cube enlarged by cubic convolution with parameter `a`; its outer two pixels are a margin, not enlarged."""
-    x = _distances(scale, 2)
-    near, far = (a + 2) * x**3 - (a + 3) * x**2 + 1, a * (x**3 - 5 * x**2 + 8 * x - 4)
-    return _enlarged(padded, torch.where(x <= 1, near, torch.where(x < 2, far, 0)))
-
-
-def smooth_up(padded: Tensor, scale: int, reach: int) -> Tensor:
-    """The mean of the pixels up to `reach` away, at every old pixel, enlarged by linear interpolation.
-
-    The outer reach + 1 pixels are a margin, not enlarged.
-    """
-    # A box of 2·reach + 1 pixels convolved with the triangle of linear interpolation.
-    triangles = (reach + 1 - _distances(scale, reach + 1)).clamp(0, 1)
-    return _enlarged(padded, triangles / (2 * reach + 1))
-
-
-def _distances(scale: int, reach: int) -> Tensor:
-    """Distances of new pixels from the old ones around them, in old pixels: (scale, 2·reach + 1 taps)."""
-    offset = (torch.arange(scale, dtype=torch.float64) + 0.5) / scale - 0.5  # from the old pixel's centre
-    return (offset[:, None] - torch.arange(-reach, reach + 1)).abs()
-
-
-def _enlarged(padded: Tensor, weights: Tensor) -> Tensor:
-    """A cube enlarged by separable weights, (scale, taps); taps // 2 pixels on each side are a margin.
+    """A cube enlarged by cubic convolution with parameter `a`; its outer two pixels are a margin, not enlarged.
 
     The same arithmetic at every pixel, so a tile gives what the whole gives; the coordinates of torch's own
     interpolation are off by 1e-5 far from the origin unless the scale is a power of two.
     """
     *leading, rows, cols = padded.shape
-    scale, taps = weights.shape
-    h, w = scale * (rows - taps + 1), scale * (cols - taps + 1)
-    weights = weights.to(padded)[:, None]
+    offset = (torch.arange(scale, dtype=torch.float64) + 0.5) / scale - 0.5  # from the old pixel's centre
+    x = (offset[:, None] - torch.arange(-2, 3)).abs()  # (scale, 5 taps)
+    near, far = (a + 2) * x**3 - (a + 3) * x**2 + 1, a * (x**3 - 5 * x**2 + 8 * x - 4)
+    weights = torch.where(x <= 1, near, torch.where(x < 2, far, 0)).to(padded)[:, None]
     high = F.conv2d(padded.reshape(-1, 1, rows, cols), weights[..., None])  # (n, scale, h, cols)
-    high = high.transpose(1, 2).reshape(-1, 1, h, cols)
+    high = high.transpose(1, 2).reshape(-1, 1, scale * (rows - 4), cols)
     high = F.conv2d(high, weights[:, :, None])  # (n, scale, scale·h, w)
-    return high.permute(0, 2, 3, 1).reshape(*leading, h, w)
+    return high.permute(0, 2, 3, 1).reshape(*leading, scale * (rows - 4), scale * (cols - 4))
+
+
+def smooth_up(cube: Tensor, scale: int, reach: int) -> Tensor:
+    """The mean of the pixels up to `reach` away, at every pixel of (n, bands, h, w), enlarged linearly."""
+    means = F.avg_pool2d(symmetric_pad(cube, reach), 2 * reach + 1, stride=1)
+    return F.interpolate(means, scale_factor=scale, mode="bilinear")
 
 
 def symmetric_pad(cube: Tensor, pad: int) -> Tensor:

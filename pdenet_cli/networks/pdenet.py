@@ -124,13 +124,11 @@ class TemplateNet(Network):
         """
         with _full_precision(high):
             again = self.degradation(high)
-            lacking, around = (
-                smooth_up(symmetric_pad(image, BRIGHTNESS_REACH + 1), self.scale, BRIGHTNESS_REACH)
-                for image in (low.to(high) - again, again.detach().clamp(min=0))
-            )
+            lacking = smooth_up(low.to(high) - again, self.scale, BRIGHTNESS_REACH)
             # As constants: where all is black, their gradients would not be numbers.
-            share = high.detach().clamp(min=0) / around.clamp(min=torch.finfo(high.dtype).tiny)
-            return high + share.clamp(max=BRIGHTEST_SHARE) * lacking
+            around = smooth_up(again.detach().clamp(min=0), self.scale, BRIGHTNESS_REACH)
+            share = high.detach().clamp(min=0).div_(around.clamp_(min=torch.finfo(high.dtype).tiny))
+            return torch.addcmul(high, share.clamp_(max=BRIGHTEST_SHARE), lacking)
 
     def degrade(self, high: Tensor) -> Tensor:
         with _full_precision(high):
