@@ -81,7 +81,7 @@ def runs(numbers: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def told(numbers: Sequence[int]) -> list[int] | list[list[int]]:
+def report_ranges(numbers: Sequence[int]) -> list[int] | list[list[int]]:
     """Chosen bands for a report: their range [first, last + 1], or where there are gaps, all their ranges."""
     ranges = runs(numbers)
     return ranges[0] if len(ranges) == 1 else ranges

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, Posterior, Window, cube, load_model, open_cube
-from pdenet_cli.bands import band_choice, band_numbers, told
+from pdenet_cli.bands import band_choice, band_numbers, report_ranges
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.evaluation.trial import make_coarse
@@ -94,8 +94,8 @@ def test_wavenumbers_are_no_wavelengths():
 
 
 def test_reports_tell_ranges():
-    assert told((4, 5, 6)) == [4, 7]
-    assert told((0, 1, 7)) == [[0, 2], [7, 8]]
+    assert report_ranges((4, 5, 6)) == [4, 7]
+    assert report_ranges((0, 1, 7)) == [[0, 2], [7, 8]]
 
 
 @pytest.mark.parametrize("at_once", [0, cube.READ_AT_ONCE])

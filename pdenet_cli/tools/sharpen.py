@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from pdenet_cli.bands import BandChoice, told
+from pdenet_cli.bands import BandChoice, report_ranges
 from pdenet_cli.cube import CubeMeta, Window
 from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.formats import open_cube, output_format
@@ -261,7 +261,7 @@ class Job:
             "ensemble": self.posterior.ensemble,
             "halo": self.plan.halo,
             "radiometry": asdict(radiometry) | {"floor": str(radiometry.floor)},
-            "bands": None if self.chosen is None else told(self.chosen),
+            "bands": None if self.chosen is None else report_ranges(self.chosen),
             "dtype": settings.dtype,
             "outputs": sorted(self.delivery.cubes),
             "uncertainty": self.maps.facts() if self.maps.names else None,

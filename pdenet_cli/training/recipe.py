@@ -128,8 +128,17 @@ def _fast_schedule(done: float) -> Moment:
 
 def general(scale: int) -> Recipe:
     """`fast` for models of many sensors, as the shipped ones: with blurred, turned and noisy patches too."""
-    changes = dict(spectral=0.5, energy=0.4, soft=0.3, grain=0.3, warp=0.3, zoom=1.5, collage=0.1)
-    return replace(fast(scale), name="general", **changes)  # type: ignore[arg-type]
+    return replace(
+        fast(scale),
+        name="general",
+        spectral=0.5,
+        energy=0.4,
+        soft=0.3,
+        grain=0.3,
+        warp=0.3,
+        zoom=1.5,
+        collage=0.1,
+    )
 
 
 RECIPES: dict[str, Callable[[int], Recipe]] = {"fast": fast, "general": general, "paper": paper}
