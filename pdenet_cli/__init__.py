@@ -2,17 +2,19 @@
 
 The map of the house; imports only go down, and rooms of one storey leave each other alone (a test reads this):
 
-    16 cli/             Typer: parse, call one tool, print; main() turns PdenetError into a line and an exit code
-    15 tools/           the verbs on paths: paths in, a report out
-    14 pages/           results as pages and plots for people
-    13 evaluation/      systems on degraded truths: estimates, scores, uncertainty, pictures
-    12 inference.py     the one loop super_resolve: tiles in, maps out
+    17 cli/             Typer: parse, call one tool, print; main() turns PdenetError into a line and an exit code
+    16 tools/           the verbs on paths: paths in, a report out
+    15 pages/           results as pages and plots for people
+    14 evaluation/      systems on degraded truths: estimates, scores, uncertainty, pictures
+    13 inference.py     the one loop super_resolve: tiles in, maps out
+    12 gathering.py     what is known about a tile: its samples and its input
        training/        patches, recipes, the training loop and its checkpoints
     11 posterior.py     Posterior: a model and its draws
     10 calibration.py   from the spread of samples to intervals that hold
      9 models.py        weights files that describe themselves
      8 networks/        torch; the NETWORKS table
        formats/         the FORMATS table, open_cube, create_cube
+       mixtures.py      many bands seen as few mixtures
        tiling.py  summaries.py  metrics.py  picture.py  risk_control.py  report.py
      7 degradation.py   how a coarser sensor would have seen a scene
        score_sums.py    sums of a window that scores are computed from

@@ -117,6 +117,7 @@ class Calibration:
     ensemble: str
     scenes: tuple[Mapping[str, Any], ...] = ()  # name, inputs with their hashes, coverage, width ...
     degradation: Mapping[str, Any] | None = None  # how scenes were degraded; None: as in training
+    mixtures: int = 0  # that the network saw of scenes with many bands; 0: every band
 
     @classmethod
     def of(cls, spec: ModelSpec) -> Self | None:
@@ -137,6 +138,7 @@ class Calibration:
         ensemble: str = "masks",
         scenes: Sequence[Mapping[str, Any]] = (),
         degradation: Degradation | None = None,
+        mixtures: int = 0,
     ) -> Self:
         """The calibration for the errors of some scenes; UsageError if they cannot `certify` the level."""
         refuse_hopeless(len(errors), level, delta, certify)
@@ -156,7 +158,7 @@ class Calibration:
                 raise UsageError(f"{met}. Check --range and the scenes.")
             certified.append(tuple(1 - upper_bound(max(loss, beyond), n, delta) for loss in allowed))
         made = None if degradation is None else degradation.to_dict()
-        facts = (level, delta, certify, samples, seed, ensemble, tuple(scenes), made)
+        facts = (level, delta, certify, samples, seed, ensemble, tuple(scenes), made, mixtures)
         return cls(levels, tuple(factors), tuple(certified), counted, *facts)
 
     def half_width(self, evidence: Evidence, level: float) -> Map:
@@ -230,11 +232,21 @@ class Calibration:
         # Between two levels the factor is at least that of the lower one, and so is the coverage.
         return int(np.searchsorted(self.levels, level, side="right")) - 1
 
-    def misfits(self, samples: int, ensemble: str, degradation: Degradation | None = None) -> Iterator[str]:
+    def misfits(
+        self,
+        samples: int,
+        ensemble: str,
+        degradation: Degradation | None = None,
+        mixtures: int | None = None,
+    ) -> Iterator[str]:
         """Warnings if a run differs from what this calibration was made for.
 
-        `degradation` is how the run's scenes were degraded; None if unknown.
+        `degradation` is how the run's scenes were degraded, `mixtures` how many mixtures of bands the network sees
+        of scenes with many bands; None if unknown.
         """
+        if mixtures not in (None, self.mixtures):
+            met = f"not with --mixtures {mixtures}"
+            yield f"The intervals were calibrated with --mixtures {self.mixtures}, {met}: coverage is less exact."
         if (samples, ensemble) != (self.samples, self.ensemble):
             made, met = f"{self.samples} samples ({self.ensemble})", f"{samples} ({ensemble})"
             yield f"The intervals were calibrated with {made}. With {met} their coverage is less exact."
@@ -249,7 +261,7 @@ class Calibration:
     def from_dict(cls, stored: Any) -> Self:
         """The calibration that `to_dict` gave; ModelError if this version cannot read it."""
         try:
-            stored = {"degradation": None} | stored  # absent in the first calibrations
+            stored = {"degradation": None, "mixtures": 0} | stored  # absent in the first calibrations
             known = {field.name: stored[field.name] for field in fields(cls)}
             for name in ("factors", "certified"):
                 known[name] = tuple(tuple(map(float, table)) for table in known[name])

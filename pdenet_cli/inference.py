@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from pdenet_cli.cube import Cube, CubeMeta, Pixels, Window
 from pdenet_cli.errors import ResourceError, out_of_memory
-from pdenet_cli.holes import FILL_DEPTH, filled_from_edges, valid
+from pdenet_cli.gathering import MixedTile, degradation_margin, gather
+from pdenet_cli.holes import valid
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.summaries import (
@@ -22,14 +22,11 @@ from pdenet_cli.summaries import (
     Question,
     Summary,
     Sums,
-    mean,
     repeated,
-    roughness,
 )
 from pdenet_cli.tiling import Plan, Span, Tile
 
 SMALLEST_TILE = 8  # input pixels a side; smaller tiles are not tried when memory runs out
-ROUGHNESS_HALO = 3  # roughness depends on pixels up to two away, and enlarging it on one more
 
 
 class Sink(Protocol):
@@ -50,22 +47,6 @@ class Layer:
     merged: Cube | None = None
 
 
-def halo_for(posterior: Posterior, summaries: Sequence[Summary], *, holes: bool) -> int | None:
-    """The margin, in input pixels, that makes tiles exact: the network's receptive field, and more for maps that
-    degrade the mean and for holes, which are filled from their surroundings.
-    """
-    halo = posterior.network.halo
-    if halo is None:
-        return None
-    margin = _degradation_margin(posterior, summaries) or 0
-    return max(halo, ROUGHNESS_HALO) + margin + (FILL_DEPTH if holes else 0)
-
-
-def _degradation_margin(posterior: Posterior, summaries: Sequence[Summary]) -> int | None:
-    """The margin in input pixels that is needed to degrade the mean; None if no map does."""
-    return posterior.degradation.reach if any(summary.degrades for summary in summaries) else None
-
-
 def super_resolve(
     source: Cube,
     posterior: Posterior,
@@ -83,7 +64,7 @@ def super_resolve(
     Where memory runs out, fewer sub-networks at once and then smaller tiles are tried; `say` gets a message.
     """
     posterior.settle(plan)
-    margin = _degradation_margin(posterior, [layer.summary for layer in layers])
+    margin = degradation_margin(posterior, [layer.summary for layer in layers])
     largest = plan.scene.rows * plan.scene.columns  # pixels; larger tiles have run out of memory
     for tile in plan.tiles[first:]:
         pending = [tile]
@@ -93,8 +74,9 @@ def super_resolve(
                 pending += reversed(piece.halves(plan.halo, plan.seen))
                 continue
             try:
+                mixed = MixedTile(source, posterior, piece, plan, radiometry, margin or 0)
                 gathered = (
-                    (span, *gather(source, posterior, piece, span, radiometry, plan.usable, margin))
+                    (span, *gather(source, posterior, piece, span, radiometry, plan.usable, margin, mixed))
                     for span in plan.spans
                 )
                 other_bands = _OtherBands(source, piece, radiometry, constant)
@@ -105,49 +87,6 @@ def super_resolve(
                 pending += _smaller(piece, posterior, plan, say)
                 largest = _pixels(pending[-1])
         yield tile
-
-
-def gather(
-    source: Cube,
-    posterior: Posterior,
-    tile: Tile,
-    span: Span,
-    radiometry: Radiometry,
-    usable: Sequence[int],
-    degradation_margin: int | None = None,
-) -> tuple[Evidence, NDArray[np.bool_]]:
-    """What is known about some bands of a tile, and where on the fine grid there is data.
-
-    `degradation_margin` is None if no map needs what the degraded mean leaves unexplained.
-    """
-    bands = [usable[i] for i in span.padded]  # as the file counts them
-    unit, there = radiometry.prepare(source.read(tile.padded, bands), bands)
-    unit = filled_from_edges(unit, there, FILL_DEPTH)
-    rows, columns = tile.core.relative_to(tile.padded).slices
-    fine_there = repeated(there[span.crop, rows, columns], tile.scale)
-    low = unit[span.crop, rows, columns]
-    wide = tile.core.grown(degradation_margin or 0, within=tile.padded)
-    inner = tile.core.relative_to(wide)
-    unexplained = None if degradation_margin is None else np.zeros_like(low)
-    if fine_there.any():
-        samples = posterior.samples(unit, span.crop, wide.relative_to(tile.padded).scaled(tile.scale))
-        if degradation_margin is not None:
-            degraded = posterior.degradation(torch.from_numpy(mean(samples))).numpy()
-            unexplained = low - degraded[:, *inner.slices]
-        samples = samples[:, :, *inner.scaled(tile.scale).slices]
-    else:  # no data: spare the network
-        samples = np.zeros((len(posterior), *fine_there.shape), np.float32)
-    near = tile.core.grown(1, within=tile.padded)  # to enlarge a pixel takes its neighbours
-    evidence = Evidence(
-        samples,
-        low,
-        rough=roughness(unit[span.crop])[:, *near.relative_to(tile.padded).slices],
-        scale=tile.scale,
-        unexplained=unexplained,
-        gain=radiometry.units(bands[span.crop]),
-        inner=tile.core.relative_to(near).scaled(tile.scale).slices,
-    )
-    return evidence, fine_there
 
 
 @dataclass(frozen=True)

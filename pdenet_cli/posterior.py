@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from math import lcm
+from typing import Self
 
 import numpy as np
 import torch
@@ -13,13 +15,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdenet_cli.calibration import Calibration
-from pdenet_cli.cube import Window
+from pdenet_cli.cube import Cube, Window
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.memory import usable_memory
+from pdenet_cli.mixtures import MIXTURES, MixedSamples, Mixtures, detail_margin
 from pdenet_cli.models import Model
 from pdenet_cli.networks.runtime import tune_process
-from pdenet_cli.summaries import Map, Samples
+from pdenet_cli.radiometry import Radiometry
+from pdenet_cli.summaries import Map
 from pdenet_cli.tiling import Plan, plan_tiles
 
 ENSEMBLES = ("masks", "flips")
@@ -32,10 +36,23 @@ class Posterior:
     With the ensemble "flips", sample n moreover sees the scene under symmetry n mod 8 of a square, undone
     afterwards: the same number of passes, and even a deterministic network gives up to 8 different samples. No
     sample is computed twice: deterministic networks give fewer than N if symmetries and members of an ensemble
-    repeat before. Without `ensemble`, a calibrated model is used as it was calibrated, any other with "masks".
+    repeat before.
+
+    Of scenes with many bands, the network sees `most_mixtures` mixtures of bands, 0: every band (see mixtures.py).
+    Without `ensemble` or `mixtures`, a calibrated model is used as it was calibrated; any other with "masks" and
+    the usual number of mixtures, or none where the network does not scale with brightness.
     """
 
-    def __init__(self, model: Model, samples: int, seed: int = 0, ensemble: str | None = None) -> None:
+    mixtures: Mixtures | None = None  # those of the scene, see `for_scene`
+
+    def __init__(
+        self,
+        model: Model,
+        samples: int,
+        seed: int = 0,
+        ensemble: str | None = None,
+        mixtures: int | None = None,
+    ) -> None:
         if ensemble not in (*ENSEMBLES, None):
             raise UsageError(f"--ensemble {ensemble} is unknown; choose {' or '.join(ENSEMBLES)}.")
         if samples < 1:
@@ -47,6 +64,12 @@ class Posterior:
         calibration = Calibration.of(model.spec)
         self.ensemble = ensemble or (calibration.ensemble if calibration is not None else "masks")
         self.network = model.network.eval()
+        if mixtures is not None and (mixtures < 0 or (mixtures and not self.network.mixable)):
+            met = "use 0, or a number of mixtures" if mixtures < 0 else f"{model.name} must see every band; use 0"
+            raise UsageError(f"--mixtures {mixtures}: {met}.")
+        usual = MIXTURES if self.network.mixable else 0
+        calibrated = usual if calibration is None else calibration.mixtures
+        self.most_mixtures = calibrated if mixtures is None else mixtures
         self.device = self.network.device
         symmetries = SYMMETRIES if self.ensemble == "flips" and not self.network.turns else 1
         different = self.network.different
@@ -71,7 +94,13 @@ class Posterior:
             met = f"but the cube has {count} usable ones"
             raise ModelError(f"{self.model.name}: made for {self.network.bands} bands, {met}.")
 
-    def samples(self, low: Map, bands: slice, crop: Window) -> Samples:
+    def for_scene(self, scene: Cube, bands: Sequence[int], radiometry: Radiometry) -> Self:
+        """The same posterior with the mixtures of some bands of a scene, if it has so many of them."""
+        own = copy.copy(self)
+        own.mixtures = Mixtures.of(scene, bands, radiometry, self.most_mixtures)
+        return own
+
+    def samples(self, low: Map, bands: slice, crop: Window) -> NDArray[np.float32]:
         """The output of each sub-network for `low`, cut to `bands` and `crop`: (samples, bands, rows, columns)."""
         rows, columns = crop.slices
         depth = len(range(len(low))[bands])
@@ -87,6 +116,19 @@ class Posterior:
                     n += len(some) * self.views
         return out
 
+    def seconds_for(self, plan: Plan, low: Map) -> float:
+        """The time that a plan takes, extrapolated from a part of the scene: its bands of one span, all if mixed."""
+        if self.mixtures is None:
+            return self.seconds_per_voxel(low) * plan.voxels * len(self)
+        mixed = self.mixtures.mixed(low)
+        voxels = plan.voxels * len(mixed) / len(low)
+        started = time.perf_counter()
+        even = self.mixtures.even(low, mixed, slice(None), self.degradation)
+        details = [torch.zeros(len(mixed), *even.shape[1:])] * len(self)
+        MixedSamples(even, details, torch.from_numpy(self.mixtures.unmix)).std()
+        unmixing = (time.perf_counter() - started) * plan.scene.rows * plan.scene.columns / mixed[0].size
+        return self.seconds_per_voxel(mixed) * voxels * len(self) + unmixing
+
     def seconds_per_voxel(self, low: NDArray[np.float32]) -> float:
         """The time that one sub-network takes per voxel of `low`, measured."""
         alone = Posterior(self.model, 1, self.seed, "masks")
@@ -99,8 +141,14 @@ class Posterior:
 
     def bytes_for(self, plan: Plan, at_once: int = 1) -> int:
         """An estimate of the memory for the largest piece of a plan, its samples and their maps."""
-        results = 4 * self.network.scale**2 * (len(self) + 8)
-        return plan.largest * self.network.bytes_per_voxel * at_once + plan.largest_core * results
+        fine = 4 * self.network.scale**2  # bytes of a fine map per voxel of the input
+        work = self.network.bytes_per_voxel * at_once
+        if self.mixtures is None:
+            return plan.largest * work + plan.largest_core * fine * (len(self) + 8)
+        count, margin = len(self.mixtures), detail_margin(self.degradation)
+        network = plan.pixels() * count * (work + 8)
+        details = plan.pixels(margin) * count * fine * (len(self) + 4)
+        return max(network, plan.largest_core * fine * 14) + details
 
     def plan(
         self,
@@ -118,7 +166,8 @@ class Posterior:
         `whole_spectra`: compute all bands of a pixel at once; `surroundings`: where margins may reach.
         """
         network = self.network
-        band_halo = None if whole_spectra else network.band_halo
+        # Mixtures are made of all bands at once; after that, each band is by itself.
+        band_halo = None if whole_spectra else network.band_halo if self.mixtures is None else 0
         limit = memory or usable_memory(self.device)
         return plan_tiles(scene, network.scale, usable, halo, band_halo, limit, self.bytes_for, tile, surroundings)
 

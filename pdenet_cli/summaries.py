@@ -25,7 +25,7 @@ within a pixel of the input have one value.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
@@ -33,11 +33,29 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Samples = NDArray[np.float32]  # (samples, bands, rows, columns), 0..1
 Map = NDArray[np.float32]  # (bands, rows, columns)
 Sums = NDArray[np.float64]  # (any, rows, columns)
 
 DARK = 1 / 255  # cv divides by at least this
+
+
+class LazySamples(Protocol):
+    """Samples that are computed one by one when they are asked for, 0..1."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Map]: ...
+    def __getitem__(self, some: slice) -> LazySamples: ...
+    def mean(self) -> Map:
+        """Their mean."""
+
+    def std(self) -> Map:
+        """Their standard deviation around it, with N - 1; 0 for a single sample."""
+
+    def cropped(self, rows: slice, columns: slice) -> LazySamples:
+        """The same samples of a part of the pixels."""
+
+
+Samples = NDArray[np.float32] | LazySamples  # an array is (samples, bands, rows, columns), 0..1
 
 
 @dataclass(frozen=True)
@@ -80,11 +98,18 @@ class IntervalModel(Protocol):
 
 def mean(samples: Samples) -> Map:
     """The mean of the samples."""
-    return np.asarray(samples.mean(0, dtype=np.float32))
+    return np.asarray(samples.mean(0, dtype=np.float32)) if isinstance(samples, np.ndarray) else samples.mean()
+
+
+def cropped(samples: Samples, rows: slice, columns: slice) -> Samples:
+    """The samples of a part of the pixels."""
+    return samples[:, :, rows, columns] if isinstance(samples, np.ndarray) else samples.cropped(rows, columns)
 
 
 def std(samples: Samples, middle: Map) -> Map:
     """The standard deviation of the samples around their mean, with N - 1; 0 for a single sample."""
+    if not isinstance(samples, np.ndarray):
+        return samples.std()
     squares = np.zeros_like(middle)
     for sample in samples:  # one by one: all differences at once take as much memory as the samples
         squares += (sample - middle) ** 2

@@ -118,6 +118,16 @@ class Plan:
         rows, columns = (_even(length, self.tile) for length in (self.scene.rows, self.scene.columns))
         return rows * columns * min(self.depth, len(self.usable))
 
+    def pixels(self, margin: int | None = None) -> int:
+        """Input pixels of the largest tile, with all of its margin or with up to `margin` of it."""
+        _, rows, columns = map(max, self._padded())
+        if margin is None:
+            return rows * columns
+        cores = (_even(length, self.tile) for length in (self.scene.rows, self.scene.columns))
+        return math.prod(
+            min(core + 2 * margin, padded) for core, padded in zip(cores, (rows, columns), strict=True)
+        )
+
     def _padded(self) -> tuple[list[int], list[int], list[int]]:
         """The padded lengths along bands, rows and columns; a piece has one of each."""
         scene, seen = self.scene, self.seen

@@ -23,7 +23,10 @@ def heights():
 
 HEIGHT = heights()
 HOMES = {
-    "torch": {"memory", "networks", "models", "posterior", "inference", "training", "degradation", "evaluation"},
+    "torch": {
+        *("memory", "degradation", "mixtures", "networks", "models", "posterior", "gathering", "inference"),
+        *("training", "evaluation"),
+    },
     "h5py": {"formats"},
     "scipy": {"formats"},
     "tifffile": {"formats"},

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from pdenet_cli import Cube, CubeMeta, Radiometry, Survey, Window, create_cube, open_cube
 from pdenet_cli.degradation import Degradation, bicubic_down
 from pdenet_cli.errors import ResourceError, UsageError
-from pdenet_cli.inference import Layer, gather, halo_for, super_resolve
+from pdenet_cli.gathering import gather, halo_for
+from pdenet_cli.inference import Layer, super_resolve
 from pdenet_cli.memory import MEMORY_SHARE, usable_memory
 from pdenet_cli.models import Model, ModelSpec, open_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet

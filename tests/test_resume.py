@@ -16,8 +16,8 @@ import pytest
 
 from pdenet_cli import open_cube
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.inference import Posterior
 from pdenet_cli.models import bicubic_model, load_model
+from pdenet_cli.posterior import Posterior
 from pdenet_cli.summaries import Question
 from pdenet_cli.tools import delivery, sharpen
 from tests.command import start, wait_for_tile

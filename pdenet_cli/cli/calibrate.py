@@ -44,6 +44,7 @@ def calibrate(
         ),
     ] = 8,
     ensemble: options.Ensemble = None,
+    mixtures: options.MixtureCount = None,
     kernel: options.OtherKernel = None,
     fwhm: options.Fwhm = None,
     noise: options.OtherNoise = None,

@@ -99,6 +99,7 @@ def evaluate(
         ),
     ] = None,
     ensemble: options.Ensemble = None,
+    mixtures: options.MixtureCount = None,
     kernel: options.OtherKernel = None,
     fwhm: options.Fwhm = None,
     noise: options.OtherNoise = None,
@@ -130,7 +131,13 @@ def evaluate(
     if pixel and html is None:
         raise UsageError("--pixel applies only to the page; add --html FILE.")
     of_models = dict(
-        uncertainty=uncertainty or None, samples=samples, ensemble=ensemble, kernel=kernel, fwhm=fwhm, noise=noise
+        uncertainty=uncertainty or None,
+        samples=samples,
+        ensemble=ensemble,
+        mixtures=mixtures,
+        kernel=kernel,
+        fwhm=fwhm,
+        noise=noise,
     )
     if not model and (given := [option for option, value in of_models.items() if value is not None]):
         raise UsageError(f"--{given[0]} applies only to models; add --model.")

@@ -55,6 +55,17 @@ Ensemble = Annotated[
         show_default="as the model was calibrated, else masks",
     ),
 ]
+MixtureCount = Annotated[
+    int | None,
+    typer.Option(
+        "--mixtures",
+        help="How many mixtures of bands the network sees of a cube with at least three times as many bands; the "
+        "detail of all bands follows from theirs. 0: it sees every band, which takes many times as long.",
+        min=0,
+        max=999,
+        show_default="as the model was calibrated, else 16",
+    ),
+]
 ComparedPart = Annotated[
     str,
     typer.Option(

@@ -36,6 +36,7 @@ class Draws:
     ensemble: str | None
     device: str
     threads: int | None = None
+    mixtures: int | None = None
 
     def posterior(self) -> Posterior:
         """The model, loaded, with its draws made."""
@@ -45,7 +46,7 @@ class Draws:
 
         use_threads(self.threads)
         model = open_model(self.model, self.scale, choose_device(self.device))
-        return Posterior(model, self.samples, self.seed, self.ensemble)
+        return Posterior(model, self.samples, self.seed, self.ensemble, self.mixtures)
 
 
 def sharpen(

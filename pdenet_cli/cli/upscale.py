@@ -37,6 +37,7 @@ def upscale(
     ] = False,
     seed: options.Seed = 0,
     ensemble: options.Ensemble = None,
+    mixtures: options.MixtureCount = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
     memory: options.Memory = None,
@@ -62,7 +63,7 @@ def upscale(
     """
     from pdenet_cli.tools.sharpen import Settings
 
-    draws = Draws(scale, model, samples, seed, ensemble, device, threads)
+    draws = Draws(scale, model, samples, seed, ensemble, device, threads, mixtures)
     maps = None if with_uncertainty else ()
     settings = settings_of(Settings, context, maps=maps, forecast=dry_run)
     sharpen(scenes, output, draws, settings, dry_run, as_json)
@@ -108,6 +109,7 @@ def uncertainty(
     ] = 8,
     seed: options.Seed = 0,
     ensemble: options.Ensemble = None,
+    mixtures: options.MixtureCount = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
     memory: options.Memory = None,
@@ -140,7 +142,7 @@ def uncertainty(
     from pdenet_cli.summaries import Question
     from pdenet_cli.tools.sharpen import Settings
 
-    draws = Draws(scale, model, samples, seed, ensemble, device, threads)
+    draws = Draws(scale, model, samples, seed, ensemble, device, threads, mixtures)
     question = Question(levels, level, tolerance)
     names = tuple(maps) if maps else None
     settings = settings_of(Settings, context, cube=False, maps=names, question=question, forecast=dry_run)

@@ -14,8 +14,9 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ResourceError
 from pdenet_cli.evaluation.view import ALREADY_UNIT, View
 from pdenet_cli.formats.raw import RawArray
+from pdenet_cli.gathering import halo_for
 from pdenet_cli.holes import FILL_DEPTH, filled_from_edges
-from pdenet_cli.inference import Layer, Sink, halo_for, super_resolve
+from pdenet_cli.inference import Layer, Sink, super_resolve
 from pdenet_cli.memory import usable_memory
 from pdenet_cli.networks import Draw
 from pdenet_cli.posterior import Posterior
@@ -61,7 +62,8 @@ def make_coarse(
 
 def every_mask_one(posterior: Posterior) -> Posterior:
     """The same network, with the same flips, but with every mask at 1."""
-    certain = Posterior(posterior.model, posterior.views, posterior.seed, posterior.ensemble)
+    own = posterior
+    certain = Posterior(own.model, own.views, own.seed, own.ensemble, own.most_mixtures)
     certain.draw = Draw(torch.ones_like(certain.draw.masks))
     return certain
 
@@ -82,6 +84,7 @@ def sharpen_coarse(
     """
     cube, bands = low.cube, low.cube.meta.bands
     posterior.refuse_other_bands(bands)
+    posterior = posterior.for_scene(cube, range(bands), ALREADY_UNIT)
     halo = halo_for(posterior, [summary for summary, _ in outputs], holes=False)
     around = cube.meta.window
     plan = posterior.plan(low.part, range(bands), halo, memory, whole_spectra=whole_spectra, surroundings=around)

@@ -52,6 +52,7 @@ class Network(nn.Module):
     configs: ClassVar[Mapping[str, NetworkConfig]]  # by name; "tiny" is for tests
     random: ClassVar[bool]  # False: the output does not depend on the draw
     turns: ClassVar[bool] = False  # True: equivariant to quarter turns and mirroring
+    mixable: ClassVar[bool] = False  # True: it takes any bands, as bright as they may be: mixtures.py
 
     config: NetworkConfig
     halo: int | None  # receptive field: low-resolution pixels on each side, exactly; None: the whole scene

@@ -35,6 +35,7 @@ class EnsembleNet(Network):
         name: EnsembleConfig(**asdict(config)) for name, config in CONFIGS.items()
     }
     random = True
+    mixable = True
     bands = None
 
     def __init__(self, config: EnsembleConfig) -> None:

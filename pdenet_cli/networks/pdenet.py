@@ -68,6 +68,7 @@ class TemplateNet(Network):
     configs: ClassVar[Mapping[str, PDENetConfig]] = CONFIGS
     random = False
     learns_chances: ClassVar[bool] = False  # whether the probabilities of its masks are parameters
+    mixable = True
     bands = None
 
     def __init__(self, config: PDENetConfig) -> None:

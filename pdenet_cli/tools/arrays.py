@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import UsageError
-from pdenet_cli.inference import halo_for, super_resolve
+from pdenet_cli.gathering import halo_for
+from pdenet_cli.inference import super_resolve
 from pdenet_cli.posterior import Posterior, require_posterior
 from pdenet_cli.reading import Reading
 from pdenet_cli.summaries import USUAL, Question
@@ -56,6 +57,7 @@ def sharpen(
     }
     cubes = {name: Cube(Path(name), meta, made[name]) for name, meta in metas.items()}
     layers = asked.layers(cubes)
+    posterior = posterior.for_scene(source, reading.bands, reading.radiometry)
     halo = halo_for(posterior, asked.summaries, holes=reading.survey.holes)
     plan = posterior.plan(source.meta.window, reading.bands, halo, memory)
     work = super_resolve(

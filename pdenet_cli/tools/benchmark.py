@@ -65,7 +65,7 @@ class Benchmark:
             label = next(label for label in labels if label not in (*self.posteriors, TRUTH))
             # A study needs several sets of draws, but only of a random network.
             count = study.draws_needed(self.samples) if model.network.random else max(self.samples)
-            self.posteriors[label] = Posterior(model, count, seed, settings.ensemble)
+            self.posteriors[label] = Posterior(model, count, seed, settings.ensemble, settings.mixtures)
         self.calibrations = self._calibrations() if settings.uncertainty else {}
         self.level = self._level()
 
@@ -189,7 +189,11 @@ class Benchmark:
             if own != self.degradation
         ]
         known = ((system, self.posteriors[system], c) for system, c in self.calibrations.items() if c is not None)
-        notes = ((s, note) for s, p, c in known for note in c.misfits(len(p), p.ensemble, self.degradation))
+        notes = (
+            (s, note)
+            for s, p, c in known
+            for note in c.misfits(len(p), p.ensemble, self.degradation, p.most_mixtures)
+        )
         return (*others, *(f"{system}: {note}" for system, note in notes))
 
     def _job(self) -> dict[str, Any]:
@@ -200,6 +204,7 @@ class Benchmark:
                 "sha256": p.model.sha256,
                 "random": p.network.random,
                 "ensemble": p.ensemble,
+                "mixtures": p.most_mixtures,
             }
             for system, p in self.posteriors.items()
             if system != BICUBIC

@@ -85,6 +85,7 @@ def calibrate(
         ensemble=posterior.ensemble,
         scenes=tuple(_scene_facts(known, fit().at(level), level)),
         degradation=None if degradation == learned else degradation,
+        mixtures=posterior.most_mixtures,
     )
     save_model(output, _with_calibration(posterior.model, made), training_tensors(source), overwrite=overwrite)
     return Calibrated(output, made, failed, round(time.monotonic() - started, 2))
@@ -93,14 +94,16 @@ def calibrate(
 def _posterior(source: Path, samples: int, seed: int, device: str, settings: TruthSettings) -> Posterior:
     """The posterior of the model; UsageError if it gives only one sample."""
     model = load_model(source, choose_device(device))
-    ensemble = settings.ensemble
+    ensemble, mixtures = settings.ensemble, settings.mixtures
     with suppress(ModelError):
         before = Calibration.of(model.spec)
-        ensemble = ensemble or (None if before is None else before.ensemble)
+        if before is not None:
+            ensemble = ensemble or before.ensemble
+            mixtures = before.mixtures if mixtures is None else mixtures
     # The rest of an earlier calibration does not matter, not even if it cannot be read.
     bare = {name: value for name, value in model.spec.extra.items() if name != KEY}
     model = replace(model, spec=replace(model.spec, extra=bare))
-    posterior = Posterior(model, samples, seed, ensemble)
+    posterior = Posterior(model, samples, seed, ensemble, mixtures)
     if len(posterior) < 2:
         way = "--samples 2 or more" if samples < 2 else "--ensemble flips, because this network is not random"
         raise UsageError(f"{model.name}: a single sample has no spread. Use {way}.")

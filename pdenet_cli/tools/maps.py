@@ -97,7 +97,8 @@ class Maps:
             return (f"{name} is not calibrated, so there are no intervals; see pdenet calibrate.",)
         if self.calibration is None or not self._uses_calibration:
             return ()
-        return tuple(self.calibration.misfits(len(self.posterior), self.posterior.ensemble))
+        own = self.posterior
+        return tuple(self.calibration.misfits(len(own), own.ensemble, mixtures=own.most_mixtures))
 
     def statistics(self, cubes: Mapping[str, Cube], radiometry: Radiometry) -> dict[str, Any]:
         """Mean, median and shares of the scene above some levels, for each merged map and for interval widths."""

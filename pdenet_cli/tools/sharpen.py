@@ -17,7 +17,8 @@ from pdenet_cli.cube import CubeMeta, Window
 from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.formats import open_cube, output_format
 from pdenet_cli.formats.output import Output, unwritable
-from pdenet_cli.inference import halo_for, super_resolve
+from pdenet_cli.gathering import halo_for
+from pdenet_cli.inference import super_resolve
 from pdenet_cli.posterior import Posterior, require_posterior
 from pdenet_cli.reading import Reading
 from pdenet_cli.report import Report, finite, hashes, versions
@@ -118,6 +119,7 @@ class Job:
         if settings.dtype is not None:
             refuse_narrow(np.dtype(settings.dtype), self.source.meta, self.reading.survey)
         posterior.refuse_other_bands(len(self.reading.bands))
+        self.posterior = posterior = posterior.for_scene(self.source, self.reading.bands, self.reading.radiometry)
         scene_window, halo = self.source.meta.window, self._halo()
         self.plan = posterior.plan(scene_window, self.reading.bands, halo, settings.memory, settings.tile)
 
@@ -199,7 +201,8 @@ class Job:
         """What the work would need; the time is extrapolated from one sub-network on a part of one tile."""
         tile = self.plan.tiles[len(self.plan.tiles) // 2].padded
         part = Window(tile.row, tile.column, min(tile.rows, 64), min(tile.columns, 64))
-        seen = [self.reading.bands[i] for i in self.plan.spans[0].padded]
+        span = self.plan.spans[0].padded if self.posterior.mixtures is None else range(len(self.reading.bands))
+        seen = [self.reading.bands[i] for i in span]
         unit, _ = self.reading.radiometry.prepare(self.source.read(part, seen), seen)
         cubes = self.delivery.cubes
         return Forecast(
@@ -209,7 +212,7 @@ class Job:
             tiles=len(self.plan.tiles) * len(self.plan.spans),
             tile=self.plan.tile,
             bands=self.plan.depth,
-            seconds=self.posterior.seconds_per_voxel(unit) * self.plan.voxels * len(self.posterior),
+            seconds=self.posterior.seconds_for(self.plan, unit),
             in_the_way=() if self.settings.resume else tuple(map(str, self.delivery.in_the_way)),
         )
 
@@ -259,6 +262,7 @@ class Job:
             "seed": self.posterior.seed,
             "samples": len(self.posterior),
             "ensemble": self.posterior.ensemble,
+            "mixtures": len(self.posterior.mixtures or ()),
             "halo": self.plan.halo,
             "radiometry": asdict(radiometry) | {"floor": str(radiometry.floor)},
             "bands": None if self.chosen is None else report_ranges(self.chosen),

@@ -42,6 +42,7 @@ class TruthSettings:
     uncertainty: bool = False  # also assess the uncertainty of models that give several samples
     level: float | None = None  # of the intervals; None: that of the calibrations, else the default
     ensemble: str | None = None  # None: each model as it was calibrated, else masks
+    mixtures: int | None = None  # of scenes with many bands; None: each model as it was calibrated, else as usual
     kernel: str | None = None  # of the degradation; None: as in the models' training
     fwhm: float | None = None  # of a Gaussian kernel, or of the lens in front of an area kernel
     noise: float | None = None  # None: as in the models' training
