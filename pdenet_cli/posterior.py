@@ -117,7 +117,7 @@ class Posterior:
         return out
 
     def seconds_for(self, plan: Plan, low: Map) -> float:
-        """The time that a plan takes, extrapolated from a part of the scene: its bands of one span, all if mixed."""
+        """The time that a plan takes, from that of a part of the scene: of one span, or of all bands if mixed."""
         if self.mixtures is None:
             return self.seconds_per_voxel(low) * plan.voxels * len(self)
         mixed = self.mixtures.mixed(low)
@@ -127,7 +127,7 @@ class Posterior:
         details = [torch.zeros(len(mixed), *even.shape[1:])] * len(self)
         MixedSamples(even, details, torch.from_numpy(self.mixtures.unmix)).std()
         unmixing = (time.perf_counter() - started) * plan.scene.rows * plan.scene.columns / mixed[0].size
-        return self.seconds_per_voxel(mixed) * voxels * len(self) + unmixing
+        return float(self.seconds_per_voxel(mixed) * voxels * len(self) + unmixing)
 
     def seconds_per_voxel(self, low: NDArray[np.float32]) -> float:
         """The time that one sub-network takes per voxel of `low`, measured."""
