@@ -456,28 +456,3 @@ def test_links_that_lead_back_and_folders_named_twice_are_no_matter(cubes, tmp_p
     paths = (cubes / "deeper", tmp_path, cubes, cubes / "deeper")
     found = [cube.path.name for cube in find_cubes(TrainingPlan(paths, Degradation(4)), lambda event: None)]
     assert found == ["b.hdr", "a.hdr", "small.hdr"]
-
-
-def test_mixed_patches_show_the_whole_spectrum_or_a_part_of_it_in_even_brightness(tmp_path):
-    rng = np.random.default_rng(0)
-    spectrum = np.linspace(0.1, 1, 60)
-    pixels = (spectrum[:, None, None] * rng.uniform(0.5, 1.5, (60, 48, 48))).astype(np.float32)
-    pixels[:, 24:, 24:] = 1000  # held out
-    with open_cube(written(tmp_path / "a.hdr", pixels)) as cube:
-        scene = Scene.read(cube, value_range=(0, 1))
-    np.testing.assert_allclose(scene.brightness(2), pixels[:, :24].mean((1, 2)), rtol=1e-5)
-    recipe = replace(RECIPES["fast"](2), bands=16, patch=16, mixed=1.0, collage=0, gains=(1.0, 1.0), zoom=1.0)
-    patches = Patches([scene], recipe, 2, 0)
-    widths = set()
-    for step in range(40):
-        high = patches(step, 0).high.numpy()
-        assert high.shape == (16, 16, 16)
-        np.testing.assert_allclose(high.mean((1, 2)), 0.3, atol=0.05)
-        bands = patches._bands(np.random.default_rng(step), 0)
-        assert bands.mix.shape == (16, bands.run.stop - bands.run.start)
-        assert 0 <= bands.run.start < bands.run.stop <= 60
-        widths.add(bands.mix.shape[1])
-    assert min(widths) < 50
-    assert max(widths) > 58
-    few = Patches([replace(scene, pixels=scene.pixels[:47])], recipe, 2, 0)
-    assert few._bands(np.random.default_rng(0), 0).mix is None  # too few to be mixed at inference

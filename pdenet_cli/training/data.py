@@ -88,15 +88,6 @@ class Scene:
         """A part of the scene as 0..1 with holes filled by the band's mean, and where there are no holes."""
         return self.radiometry.prepare(self.pixels[(bands, *window.slices)], bands)
 
-    def brightness(self, scale: int) -> NDArray[np.float64]:
-        """The mean of each band, 0..1, above the held-out part."""
-        above = Window(0, 0, min(self.corner(scale)[0], self.size[0]), self.size[1])
-        means = np.zeros(len(self.pixels))
-        for band in range(len(means)):  # one by one, for scenes may be large
-            unit, there = self.unit(above, slice(band, band + 1))
-            means[band] = np.abs(unit[there]).mean(dtype=np.float64) if there.any() else 0.0
-        return means
-
     def held_out(self, scale: int) -> Window | None:
         """The part that no patch touches; None if the scene is too small."""
         return held_out(self.size, scale)

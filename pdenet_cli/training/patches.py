@@ -20,7 +20,6 @@ from pdenet_cli.cube import Window
 from pdenet_cli.degradation import Degradation, symmetric_pad
 from pdenet_cli.errors import UsageError
 from pdenet_cli.holes import FILL_DEPTH, filled_from_edges
-from pdenet_cli.mixtures import BANDS_EACH, sums_of_runs
 from pdenet_cli.training.data import SMALLEST_SIDE, Scene
 from pdenet_cli.training.recipe import Recipe
 
@@ -112,22 +111,6 @@ class Patch:
         return low + (self.grain * torch.randn(low.shape, generator=self.generator)).to(low)
 
 
-@dataclass(frozen=True)
-class SeenBands:
-    """What a patch shows of a scene's spectrum: a run of bands, or mixtures of them."""
-
-    run: slice
-    mix: UnitImage | None = None  # (mixtures, bands of the run)
-
-    def of(self, scene: Scene, window: Window) -> tuple[UnitImage, NDArray[np.bool_]]:
-        """A part of the scene as 0..1, holes filled, and where there are no holes."""
-        unit, there = scene.unit(window, self.run)
-        if self.mix is None:
-            return unit, there
-        mixed = np.tensordot(self.mix, unit, 1)
-        return mixed, np.broadcast_to(there.all(0), mixed.shape)
-
-
 class Patches:
     """The patches of a run, by step and index."""
 
@@ -153,7 +136,6 @@ class Patches:
         # By the square root of their size: large scenes more often, but small ones still count.
         weights = np.sqrt([scene.size[0] * scene.size[1] for scene in self.scenes])
         self.chances = weights / weights.sum()
-        self.brightness = [scene.brightness(scale) for scene in self.scenes] if recipe.mixed else []
 
     def steps_of(self, epochs: int) -> int:
         """The number of steps in which patches hold as many numbers as the training parts, `epochs` times."""
@@ -164,16 +146,15 @@ class Patches:
     def __call__(self, step: int, index: int) -> Patch:
         """Patch `index` of the batch of step `step`."""
         rng = np.random.default_rng([self.seed, step, index])
-        number = rng.choice(len(self.scenes), p=self.chances)
-        scene = self.scenes[number]
+        scene = self.scenes[rng.choice(len(self.scenes), p=self.chances)]
         side = self.recipe.patch // self.scale * self.scale
         if not (self.recipe.mosaic and rng.random() < self.recipe.mosaic):
             side = min(side, scene.largest_patch(self.scale))
-        bands = self._bands(rng, number)
-        high = self._piece(rng, scene, bands, side)
+        run = self._run(rng, len(scene.pixels))
+        high = self._piece(rng, scene, run, side)
         if rng.random() < self.recipe.collage:
             for _ in range(int(rng.integers(1, MOST_SHAPES + 1))):
-                high = high + random_shape(rng, side) * (self._piece(rng, scene, bands, side) - high)
+                high = high + random_shape(rng, side) * (self._piece(rng, scene, run, side) - high)
         if self.recipe.soft and rng.random() < self.recipe.soft:
             high = blurred(high, rng.uniform(0.1, SOFTEST) * self.scale)
         generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
@@ -189,30 +170,30 @@ class Patches:
             grain += np.float32(level) * np.exp(rng.normal(0, GRAIN_SPREAD, len(high)))
         return torch.from_numpy(grain)[:, None, None]
 
-    def _piece(self, rng: np.random.Generator, scene: Scene, bands: SeenBands, side: int) -> UnitImage:
+    def _piece(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> UnitImage:
         """A square of a scene, `side` pixels wide: rotated, mirrored, brighter or darker, sometimes rescaled.
 
         If the scene is too small, a random crop of a mosaic of smaller squares.
         """
         if side > (small := scene.largest_patch(self.scale)):
             count = -(-side // small) + 1
-            pieces = [[self._piece(rng, scene, bands, small) for _ in range(count)] for _ in range(count)]
+            pieces = [[self._piece(rng, scene, run, small) for _ in range(count)] for _ in range(count)]
             row, column = rng.integers(count * small - side + 1, size=2)
             return np.block(pieces)[:, row : row + side, column : column + side]
         if self.recipe.warp and rng.random() < self.recipe.warp:
-            unit = self._warped(rng, scene, bands, side)
+            unit = self._warped(rng, scene, run, side)
         else:
-            unit = self._window(rng, scene, bands, side)
+            unit = self._window(rng, scene, run, side)
         gain = np.exp(rng.uniform(*np.log(self.recipe.gains)))
         unit = np.rot90(unit, int(rng.integers(4)), axes=(1, 2)) * np.float32(gain)
         return unit[:, :, ::-1] if rng.integers(2) else unit
 
-    def _window(self, rng: np.random.Generator, scene: Scene, bands: SeenBands, side: int) -> UnitImage:
+    def _window(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> UnitImage:
         """A square of a scene as it is, or a larger one downsampled."""
         most = min(self.recipe.zoom, scene.largest_patch(self.scale) / side)
         wide = int(side * most ** rng.uniform(0, 1))
         for _ in range(TRIES):
-            unit, there = bands.of(scene, random_square(rng, scene.size, scene.corner(self.scale), wide))
+            unit, there = scene.unit(random_square(rng, scene.size, scene.corner(self.scale), wide), run)
             if there.mean() > 0.5:
                 break
         unit = filled_from_edges(unit, there, FILL_DEPTH * self.scale)
@@ -222,7 +203,7 @@ class Patches:
             unit = small[0].clamp_min(0).numpy()  # bicubic may undershoot
         return unit
 
-    def _warped(self, rng: np.random.Generator, scene: Scene, bands: SeenBands, side: int) -> UnitImage:
+    def _warped(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> UnitImage:
         """A square of a scene rotated by any angle and stretched: many different patches from few pixels."""
         (rows, columns), (row, column) = scene.size, scene.corner(self.scale)
         size = (row, columns) if rng.random() < 0.5 else (rows, column)  # above the held-out part, or left of it
@@ -230,7 +211,7 @@ class Patches:
             points = slanted_grid(rng, side) + rng.uniform(0, 1, 2) * size
             first = np.maximum(0, np.floor(points.min((0, 1))) - CUBIC_MARGIN).astype(int)
             last = np.minimum(size, np.ceil(points.max((0, 1))) + CUBIC_MARGIN).astype(int)
-            unit, there = bands.of(scene, Window(*first.tolist(), *(last - first).tolist()))
+            unit, there = scene.unit(Window(*first.tolist(), *(last - first).tolist()), run)
             if there.mean() > 0.5:
                 break
         unit = filled_from_edges(unit, there, FILL_DEPTH * self.scale)
@@ -239,16 +220,6 @@ class Patches:
         image = torch.from_numpy(np.ascontiguousarray(unit))[None]
         turned = F.grid_sample(image, grid, "bicubic", "reflection", align_corners=False)
         return np.asarray(turned[0].clamp_min(0).numpy())
-
-    def _bands(self, rng: np.random.Generator, scene: int) -> SeenBands:
-        """The bands of a patch, or mixtures of them: of the whole spectrum or of a part of it."""
-        count, bands = self.bands or self.recipe.bands, len(self.scenes[scene].pixels)
-        if not (self.recipe.mixed and rng.random() < self.recipe.mixed and bands >= BANDS_EACH * count):
-            return SeenBands(self._run(rng, bands))
-        width = int(bands * (BANDS_EACH * count / bands) ** rng.uniform(0, 1))
-        start = int(rng.integers(bands - width + 1))
-        run = slice(start, start + width)
-        return SeenBands(run, sums_of_runs(self.brightness[scene][run], count).astype(np.float32))
 
     def _run(self, rng: np.random.Generator, bands: int) -> slice:
         """A run of adjacent bands, sometimes every 2nd or 3rd: other sensors sample the spectrum more coarsely."""

@@ -46,7 +46,6 @@ class Recipe:
     grain: float = 0.0  # share of patches with noise added to the input, not to the truth
     lens: float = 0.0  # share of patches degraded by square pixels behind a lens
     skipping: float = 0.0  # share of patches that take every second or third band
-    mixed: float = 0.0  # share of patches that show mixtures of bands, as networks see scenes with many bands
     warp: float = 0.0  # share of patches that are rotated by any angle and stretched
     zoom: float = 1.0  # largest factor by which a wider window is downsampled to a patch
     mosaic: float = 0.0  # share of patches that may be a mosaic, where a scene is too small for the patch
@@ -73,7 +72,7 @@ class Recipe:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-SHARES = ("soft", "grain", "lens", "skipping", "mixed", "warp", "mosaic", "collage")
+SHARES = ("soft", "grain", "lens", "skipping", "warp", "mosaic", "collage")
 
 FIELDS = frozenset(field.name for field in fields(Recipe))
 DEFAULTS = {field.name: field.default for field in fields(Recipe) if isinstance(field.default, int | float)}
