@@ -1,0 +1,51 @@
+"""A whole scene sharpened through mixtures of bands and with every band, interleaved: seconds, and their ratio.
+
+python tests/benchmarks/bench_mixtures.py [SCENE] [--model general-x4] [--samples 8] [--repeats 3]
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from pdenet_cli import Job, Posterior, Settings, load_model
+from pdenet_cli.networks.runtime import use_threads
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "indian_pines.hdr"
+
+
+def seconds(scene: Path, posterior: Posterior, memory: int | None) -> float:
+    """The CPU time of all threads: on a busy machine, the time on the clock says little."""
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.process_time()
+        for _ in Job(scene, Path(folder) / "fine.hdr", posterior, Settings(memory=memory, maps=("std",))).run():
+            pass
+        return time.process_time() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scene", nargs="?", type=Path, default=EXAMPLE)
+    parser.add_argument("--model", default="general-x4")
+    parser.add_argument("--samples", type=int, default=8)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--memory", type=float, help="GB")
+    chosen = parser.parse_args()
+    use_threads(chosen.threads)
+    memory = None if chosen.memory is None else int(chosen.memory * 1e9)
+    model = load_model(chosen.model)
+    every, mixed = (Posterior(model, chosen.samples, mixtures=count) for count in (0, None))
+    times = [
+        (seconds(chosen.scene, every, memory), seconds(chosen.scene, mixed, memory)) for _ in range(chosen.repeats)
+    ]
+    for name, values in zip(
+        ("every band", f"{mixed.most_mixtures} mixtures"), zip(*times, strict=True), strict=True
+    ):
+        print(f"{name}: {statistics.median(values):.1f} s")
+    print(f"ratio: {statistics.median(one / other for one, other in times):.1f}")
+
+
+if __name__ == "__main__":
+    main()
