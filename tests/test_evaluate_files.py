@@ -103,6 +103,7 @@ def test_cubes_are_read_and_compared_as_the_user_says(truth, tmp_path):
         assert done.scenes[0].share_left_out == pytest.approx(5 / 50)
         told = done.to_dict()
         assert [told[name] for name in ("range", "bands", "nodata")] == [[0, high], [1, 4], -7]
+        assert (told["variable"], told["axes"]) == ("mine", "rcb")
     assert rmse[1] == pytest.approx(2 * rmse[2], rel=0.01)
 
 

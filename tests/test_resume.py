@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from unittest.mock import Mock
 
+import h5py
 import imagecodecs
 import numpy as np
 import pytest
@@ -271,6 +272,33 @@ def test_only_the_run_that_was_broken_off_is_resumed(scene, models, tmp_path, se
     again = run({"resume": True}, {})
     assert next(again) == (0, 1)
     again.close()
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"), [({"variable": "b"}, "variable"), ({"axes": "bcr"}, "axes"), ({"axes": "rcb"}, "shape")]
+)
+def test_a_scene_that_is_read_in_another_way_is_another_run(tmp_path, changed, word):
+    scene, posterior = tmp_path / "two.h5", Posterior(bicubic_model(2), 1)
+    with h5py.File(scene, "w") as file:
+        for name in "ab":
+            file[name] = np.random.default_rng(ord(name)).integers(0, 99, (4, 12, 12), np.int16)
+    asked = {"variable": "a", "axes": "brc", "tile": 6}
+
+    def run(name, **changes):
+        return sharpen.Job(scene, tmp_path / name, posterior, sharpen.Settings(**asked | changes)).run()
+
+    begun = run("fine.tif")
+    next(begun), next(begun)
+    begun.close()
+    with pytest.raises(OutputError, match=rf"differs in (\w+, )*{word}\b"):
+        next(run("fine.tif", resume=True, **changed))
+    assert next(rest := run("fine.tif", resume=True)) == (1, 4)
+    list(rest)
+    with pytest.raises(OutputError, match="exists"):  # the result of another run is not taken for this one's
+        list(run("fine.tif", resume=True, **changed))
+    assert list(run("fine.tif", resume=True)) == []
+    told = json.loads((tmp_path / "fine.report.json").read_text())["job"]
+    assert (told["variable"].strip("/"), told["axes"], told["shape"]) == ("a", "brc", [4, 12, 12])
 
 
 def test_what_is_done_is_not_done_again(make_cube, tmp_path, monkeypatch):

@@ -258,6 +258,9 @@ class Job:
         model, settings, radiometry = self.posterior.model, self.settings, self.reading.radiometry
         job = {
             "inputs": hashes(self.source.files),
+            "variable": self.source.meta.variable,
+            "axes": self.source.axes,
+            "shape": self.source.meta.shape(),
             "model": {"name": model.name, "sha256": model.sha256, "scale": model.scale},
             "seed": self.posterior.seed,
             "samples": len(self.posterior),

@@ -67,6 +67,8 @@ class TruthSettings:
             "protocol": self.protocol,
             "scale": scale,
             "part": self.part,
+            "variable": self.variable,
+            "axes": self.axes,
             "range": self.value_range,
             "nodata": self.nodata,
             "bands": [self.bands.start, self.bands.stop] if isinstance(self.bands, slice) else self.bands,
