@@ -292,7 +292,8 @@ def test_a_scene_that_is_read_in_another_way_is_another_run(tmp_path, changed, w
     begun.close()
     with pytest.raises(OutputError, match=rf"differs in (\w+, )*{word}\b"):
         next(run("fine.tif", resume=True, **changed))
-    assert next(rest := run("fine.tif", resume=True)) == (1, 4)
+    rest = run("fine.tif", resume=True)
+    assert next(rest) == (1, 4)
     list(rest)
     with pytest.raises(OutputError, match="exists"):  # the result of another run is not taken for this one's
         list(run("fine.tif", resume=True, **changed))

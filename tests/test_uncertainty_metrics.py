@@ -302,6 +302,26 @@ def test_every_model_with_samples_is_judged_and_the_others_are_only_scored(evalu
     assert len(found) == 2 * (1 + 3)  # each scene and each of its bands
 
 
+def test_coverage_and_its_unit_agree_wherever_they_are_told(evaluated, pdenet, models, truths):
+    told = json.loads(json.dumps(evaluated.to_dict()))
+    coverage = told["scenes"][0]["uncertainty"]["calibrated"]["values"]["interval coverage"]
+    assert 0 < coverage <= 1
+    assert told["measures"]["interval coverage"]["unit"] == "fraction"
+    rows = list(csv.DictReader(io.StringIO(evaluated.to_csv())))
+    units = {row["metric"]: row["unit"] for row in rows}
+    assert (units["interval coverage"], units["interval width"]) == ("fraction", "the file's units")
+    listed = next(row for row in rows if row["metric"] == "interval coverage" and row["system"] == "calibrated")
+    assert float(listed["value"]) == coverage
+    page = evaluation_page(evaluated)
+    assert "<th>coverage<span>%</span></th><th>width<span>the file&#x27;s units</span></th>" in page
+    assert f"<td>{100 * coverage:.1f}</td>" in page
+    words = ("--model", models["calibrated"], "--uncertainty", "--samples", 4)
+    lines = pdenet("evaluate", *words, truths[0]).stdout.splitlines()
+    heads = next(i for i, line in enumerate(lines) if line.split()[:2] == ["coverage", "width"])
+    assert lines[heads + 1].split()[:5] == ["scene", "%", "the", "file's", "units"]
+    assert lines[heads + 2].split()[1] == f"{100 * coverage:.1f}"
+
+
 def test_scores_are_those_of_an_evaluation_without_uncertainty(evaluated, models, truths):
     plain = Benchmark([models["bare"]], (4,), 0, "cpu", TruthSettings()).run(truths)
     assert plain.means()["bare"] == pytest.approx(evaluated.means()["bare"])

@@ -278,7 +278,7 @@ def _trust_tables(name: str, trusts: Mapping[str, Trust]) -> Iterator[Table]:
         shown = Table(title=f"{escape(name)}: {kind}", title_justify="left", box=None, pad_edge=False)
         shown.add_column("scene", overflow="fold")
         for measure in measures:
-            head = f"{measure.name.removeprefix(INTERVAL)}\n{measure.unit}"
+            head = f"{measure.name.removeprefix(INTERVAL)}\n{measure.text_unit}"
             shown.add_column(head, justify="right", no_wrap=True)
         for scene, values in rows.items():
             style = "bold" if scene == "mean" else ""

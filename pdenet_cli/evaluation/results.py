@@ -120,9 +120,11 @@ class Evaluation:
                 told["pixels"] = [asdict(spot) for spot in scene.look.spots]
             scenes.append(told)
         metrics = {m.name: {"unit": m.unit, "better": m.better, "says": m.says} for m in self.metrics}
+        measures = {m.name: {"unit": m.unit, "says": m.says} for m in MEASURES} if self.trusts() else {}
         everything = {
             **self.job,
             "metrics": metrics,
+            "measures": measures,
             "mean": self.means() if self.scenes else {},
             "uncertainty": {name: mean_trust([*trusts.values()]) for name, trusts in self.trusts().items()},
             "scenes": scenes,

@@ -36,6 +36,8 @@ from pdenet_cli.evaluation.view import View
 from pdenet_cli.summaries import MAPS, MEAN, Map, Summary
 
 ONE_SIGMA = 0.6827  # share of normal errors within one standard deviation
+FRACTION = "fraction"  # unit of a number from 0 to 1 that tables show as a percentage
+FILE_UNITS = "the file's units"
 CHUNK_VALUES = 1 << 23  # about how many values, in whole bands, are read at once
 
 There = NDArray[np.bool_]
@@ -54,9 +56,14 @@ class Measure:
     def text(self, value: float) -> str:
         if math.isnan(value):
             return "–"
-        if self.unit == "%":
+        if self.unit == FRACTION:
             return f"{100 * value:.1f}"
-        return f"{value:.3g}" if self.unit in ("number", "0..1") else f"{value:.{self.digits}f}"
+        return f"{value:.3g}" if self.unit in (FILE_UNITS, "0..1") else f"{value:.{self.digits}f}"
+
+    @property
+    def text_unit(self) -> str:
+        """The unit of `text`."""
+        return "%" if self.unit == FRACTION else self.unit
 
 
 MEASURES = (
@@ -72,8 +79,8 @@ MEASURES = (
     Measure("AURG", "0..1", "gain of discarding pixels by std over discarding at random"),
     Measure("Spearman", "", "rank correlation of std and error", 2),
     Measure("ENCE", "", "how wrong the size of the std is, bin by bin: 0 is best", 2),
-    Measure("interval coverage", "%", "true values inside the interval; the nominal level is best"),
-    Measure("interval width", "number", "mean width of the interval in the file's units"),
+    Measure("interval coverage", FRACTION, "true values inside the interval; the nominal level is best"),
+    Measure("interval width", FILE_UNITS, "mean width of the interval"),
     Measure("interval unit width", "0..1", "the same on the 0..1 scale"),
     Measure("interval AUSE/random", "", "AUSE/random of the interval's half width at 68.3 %", 2),
     Measure("interval ENCE", "", "ENCE of that half width", 2),
