@@ -15,8 +15,9 @@ import imagecodecs
 import numpy as np
 import pytest
 
-from pdenet_cli import open_cube
+from pdenet_cli import Cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
+from pdenet_cli.formats import raw
 from pdenet_cli.models import bicubic_model, load_model
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.summaries import Question
@@ -177,6 +178,37 @@ def test_what_is_done_stays_where_the_scene_cannot_be_read_for_a_while(make_cube
     list(sharpen.Job(scene, tmp_path / "whole.tif", posterior, sharpen.Settings()).run())
     with open_cube(out) as one, open_cube(tmp_path / "whole.tif") as other:
         np.testing.assert_array_equal(one.read(), other.read())
+
+
+@pytest.mark.parametrize("done", [0, 2])
+def test_what_is_done_stays_where_the_disk_fills_up(make_cube, tmp_path, monkeypatch, done):
+    scene, _ = make_cube("a.tif", rows=24, columns=12)
+    posterior, out = Posterior(bicubic_model(2), 1), tmp_path / "fine.tif"
+    write, count = Cube.write, []
+
+    def failing(*words):
+        count.append(words)
+        if len(count) > done:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(*words)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Cube, "write", failing)
+        says = "kept: continue with --resume" if done else "No partial file was left"
+        with pytest.raises(OutputError, match=rf"cannot be written \(No space left on device\)\. .*{says}\.$"):
+            list(sharpen.Job(scene, out, posterior, sharpen.Settings(tile=6)).run())
+    assert bool(list(tmp_path.glob(".*"))) == bool(done)
+    again = sharpen.Settings(tile=6, resume=True)
+    if done:  # still no room, which is met on opening what there is
+        with monkeypatch.context() as patched:
+            patched.setattr(raw, "_reserved", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+            with pytest.raises(OutputError, match=r"No space left.* kept: continue with --resume\.$"):
+                list(sharpen.Job(scene, out, posterior, again).run())
+    steps = sharpen.Job(scene, out, posterior, again).run()
+    assert next(steps) == (done, 8)
+    list(steps)
+    list(sharpen.Job(scene, tmp_path / "whole.tif", posterior, sharpen.Settings()).run())
+    assert out.read_bytes() == (tmp_path / "whole.tif").read_bytes()
 
 
 def test_finished_results_among_the_scenes_are_left_by_resume(pdenet, make_cube, tmp_path):

@@ -24,7 +24,7 @@ from pdenet_cli.reading import Reading
 from pdenet_cli.report import Report, finite, hashes, versions
 from pdenet_cli.summaries import USUAL, Question
 from pdenet_cli.survey import refuse_narrow
-from pdenet_cli.tools.delivery import COMPLETE, Delivery
+from pdenet_cli.tools.delivery import COMPLETE, KEPT, Delivery
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.tools.naming import with_own_name
 
@@ -153,8 +153,7 @@ class Job:
             with delivery.journal.locked():
                 yield from self._work(job, started, say)
         except OSError as error:
-            kept = ("The finished tiles are kept: continue with --resume.",)
-            hints = kept if delivery.journal.path.exists() else ()
+            hints = (KEPT,) if delivery.journal.path.exists() else ()
             raise unwritable(delivery.report_path.parent, error, *hints) from error
 
     def _work(self, job: dict[str, Any], started: float, say: Callable[[str], None]) -> Iterator[tuple[int, int]]:
