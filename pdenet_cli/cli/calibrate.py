@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -110,15 +112,9 @@ def _show(done: Calibrated) -> None:
     for head in ("covered\n%", "covered if held out\n%", "mean width\n0..1"):
         table.add_column(head, justify="right")
     for scene in made.scenes:
-        held = (scene[name] for name in ("coverage", "unseen"))
-        shares = ("–" if share is None else f"{100 * share:.1f}" for share in held)
-        table.add_row(escape(scene["name"]), *shares, f"{scene['width']:.4f}")
+        table.add_row(escape(scene["name"]), *_scene_texts(scene))
     if len(made.scenes) > 1:
-        means = {
-            name: sum(s[name] for s in made.scenes) / len(made.scenes) for name in ("coverage", "unseen", "width")
-        }
-        shares = (f"{100 * means[name]:.1f}" for name in ("coverage", "unseen"))
-        table.add_row("mean", *shares, f"{means['width']:.4f}", style="bold")
+        table.add_row("mean", *_scene_texts(_means(made.scenes)), style="bold")
     out.print(table)
     out.print()
     tables = Table("level", *(f"{name} {what}" for name in STRATA for what in ("factor", "proved")), box=None)
@@ -129,3 +125,16 @@ def _show(done: Calibrated) -> None:
     out.print(tables)
     out.print(f"\n{escape(made.guarantee)}")
     out.print(f"[dim]{escape(str(done.output))}; {made.samples} samples, {time_text(done.seconds)}[/]")
+
+
+def _scene_texts(scene: Mapping[str, Any]) -> Iterator[str]:
+    """The cells of a scene: how much was covered, how much if it was held out, and the width."""
+    for name in ("coverage", "unseen"):
+        yield "–" if scene[name] is None else f"{100 * scene[name]:.1f}"
+    yield f"{scene['width']:.4f}"
+
+
+def _means(scenes: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The mean of each number over the scenes; None where one of them lacks it."""
+    columns = {name: [scene[name] for scene in scenes] for name in ("coverage", "unseen", "width")}
+    return {name: None if None in values else fmean(values) for name, values in columns.items()}
