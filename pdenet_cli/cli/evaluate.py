@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,14 +36,16 @@ class PixelCommand(TyperCommand):
     """A command whose --pixel takes two numbers and may come several times, which Typer has no type for."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        joined: list[str] = []
-        rest = iter(args)
-        for word in rest:
-            joined.append(word)
-            if word == "--pixel" and "," not in (row := next(rest, "")):
-                joined.append(f"{row},{next(rest, '')}")
-            elif word == "--pixel":
-                joined.append(row)
+        words, joined = list(args), []
+        while words:
+            joined.append(words.pop(0))
+            if joined[-1] == "--pixel":
+                count = 1 if words and "," in words[0] else 2
+                place, words = words[:count], words[count:]
+                if len(place) < count or any(re.match("--?[a-z]", word) for word in place):
+                    met = " ".join(("--pixel", *place))
+                    raise UsageError(f"{met}: not a row and a column. Write for example --pixel 30 40.")
+                joined.append(",".join(place))
         return super().parse_args(ctx, joined)
 
 
