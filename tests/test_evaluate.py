@@ -13,6 +13,7 @@ from skimage.io import imread
 from skimage.metrics import peak_signal_noise_ratio
 
 from pdenet_cli import Radiometry, Survey, open_cube
+from pdenet_cli.cli.console import out
 from pdenet_cli.cli.evaluate import _gain
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
@@ -348,6 +349,17 @@ def test_the_table_says_what_its_mark_means(pdenet, truth, models):
     ran = pdenet("evaluate", "--model", models["plain"], truth[0])
     assert re.search(r"gain +!-\d", ran.stdout)
     assert "gain: over bicubic, ! where worse" in ran.stdout
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("width", [80, 100])
+def test_every_metric_is_printed_except_on_a_narrow_terminal(pdenet, truth, monkeypatch, terminal, width):
+    monkeypatch.setattr(out, "_force_terminal", terminal)
+    monkeypatch.setattr(out, "_width", width)
+    said = pdenet("evaluate", "--model", "bicubic", "--protocol", "mcnet", truth[0]).stdout
+    left_out = {"UIQI"} if terminal and width == 80 else set()
+    assert {metric.name for metric in PROTOCOLS["mcnet"].metrics(4) if metric.name not in said} == left_out
+    assert "…" not in said
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import rich.console
+from rich.table import Table
 
 from pdenet_cli.errors import PdenetError
 
 INTERRUPTED = 130  # the exit code after Ctrl-C
 
+FILE_WIDTH = 160  # columns of tables that are not printed on a terminal
+
 # No emoji: ":x:" may be part of a file's name.
 out = rich.console.Console(highlight=False, soft_wrap=True, emoji=False)
 err = rich.console.Console(highlight=False, soft_wrap=True, emoji=False, stderr=True)
+
+
+def print_table(table: Table) -> None:
+    """Print a table and an empty line; in a file or a pipe, the table is not squeezed into 80 columns."""
+    console = out if out.is_terminal else rich.console.Console(width=FILE_WIDTH, highlight=False, emoji=False)
+    console.print(table)
+    out.print()
 
 
 def print_error(error: PdenetError) -> None:

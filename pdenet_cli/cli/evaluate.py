@@ -15,7 +15,7 @@ from rich.table import Table
 from typer.core import TyperCommand
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import err, out, time_text
+from pdenet_cli.cli.console import err, out, print_table, time_text
 from pdenet_cli.cli.parsing import parse_pixels, parse_samples, settings_of
 from pdenet_cli.errors import BatchError, UsageError
 
@@ -209,15 +209,12 @@ def _evaluate(
 
 def _show(evaluation: Evaluation) -> None:
     for title, table in evaluation.tables():
-        out.print(_table(title, table, evaluation))
-        out.print()
+        print_table(_table(title, table, evaluation))
     for name, study in evaluation.studies.items():
-        out.print(_study_table(name, study, evaluation.metrics))
-        out.print()
+        print_table(_study_table(name, study, evaluation.metrics))
     for name, trusts in evaluation.trusts().items():
         for judged in _trust_tables(name, trusts):
-            out.print(judged)
-            out.print()
+            print_table(judged)
     for scene in evaluation.scenes:
         left = f"{scene.share_left_out:.2%} of the values left out ({scene.bands_left_out} bands, nodata)"
         size = f"{len(scene.bands)} bands, {scene.rows} x {scene.columns} pixels"
@@ -233,7 +230,8 @@ def _show(evaluation: Evaluation) -> None:
 def _table(title: str, table: Mapping[str, MetricValues], evaluation: Evaluation) -> Table:
     shown = Table(title=escape(title), title_justify="left", box=None, pad_edge=False, collapse_padding=True)
     shown.add_column(overflow="fold")  # on a narrow terminal names are folded, not numbers
-    metrics = [metric for metric in evaluation.metrics if out.width >= WIDE_TERMINAL or metric.name != "UIQI"]
+    narrow = out.is_terminal and out.width < WIDE_TERMINAL
+    metrics = [metric for metric in evaluation.metrics if not narrow or metric.name != "UIQI"]
     for metric in metrics:
         shown.add_column(f"{metric.name}\n{metric.direction}", justify="right", no_wrap=True)
     for system, values in table.items():
