@@ -82,6 +82,8 @@ class Delivery:
     def refuse_others(self, scenes: Sequence[Path], variable: str | None, axes: str | None) -> None:
         """Stop where a file of another scene of the same command would be replaced."""
         taken = [final for final in self._all_files if final.exists()]
+        if not taken:
+            return
         folders = {final.parent.resolve() for final in taken}
         for scene in scenes:
             # Opened only where its files may be among the outputs: there may be thousands of scenes.
