@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -120,6 +121,51 @@ def test_chosen_bands_are_read_as_a_cube_of_them_alone(
         np.testing.assert_array_equal(some.read(Window(2, 1, 5, 4), part), kept[part, 2:7, 1:5])
         np.testing.assert_array_equal(some.thinned(step), kept[:, ::step, ::step])
         np.testing.assert_array_equal(some.with_bands(slice(0, 1)).read(), kept[:1])
+        mixed = [*sorted(chosen, reverse=True), min(chosen)]
+        np.testing.assert_array_equal(whole.read(Window(2, 1, 5, 4), mixed), pixels[mixed, 2:7, 1:5])
+        np.testing.assert_array_equal(whole.thinned(step, bands=mixed), pixels[mixed, ::step, ::step])
+        places = [sorted(chosen).index(band) for band in mixed]
+        np.testing.assert_array_equal(some.read(bands=places), pixels[mixed])
+
+
+class Counted:
+    """An array that remembers which bands were read from it."""
+
+    def __init__(self, shape, axis, block=None):
+        self.shape, self.axis, self.seen = shape, axis, []
+        if block is not None:
+            self.block = block
+
+    def __getitem__(self, key):
+        self.seen.append(key[self.axis])
+        return np.zeros([len(range(size)[part]) for size, part in zip(self.shape, key, strict=True)], np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("axes", "block", "runs"),
+    [
+        ("brc", None, [(2, 3), (50, 52), (99, 100)]),  # whole bands lie between
+        ("rcb", None, [(2, 100)]),  # the spectrum of a pixel is read at once
+        ("brc", (1, 8, 300), [(2, 3), (50, 52), (99, 100)]),
+        ("brc", (30, 8, 300), [(2, 52), (99, 100)]),  # only of bands 60 to 89 nothing is wanted
+        ("brc", (100, 8, 8), [(2, 100)]),
+    ],
+)
+def test_of_some_bands_no_others_are_read_unless_that_costs_nothing(axes, block, runs):
+    meta = CubeMeta(100, 300, 300, np.dtype("u1"))
+    array = Counted(meta.shape(axes), axes.index("b"), block)
+    whole = cube.Cube(Path("a"), meta, array, axes)
+    for read in (
+        lambda: whole.read(Window(0, 0, 280, 300), [50, 2, 51, 99]),
+        whole.with_bands("2,50:52,99").read,
+        lambda: whole.thinned(2, bands=[2, 50, 51, 99]),
+    ):
+        array.seen.clear()
+        assert read().shape[0] == 4
+        assert [(part.start, part.stop) for part in array.seen] == runs
+    array.seen.clear()
+    whole.read(Window(0, 0, 2, 2), [2, 50, 51, 99])
+    assert len(array.seen) == (1 if block is None else len(runs))  # a small window is read in one go
 
 
 FULL = dict(
