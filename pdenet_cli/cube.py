@@ -236,8 +236,13 @@ class Cube:
         assert tuple(array.shape) == meta.shape(axes), (array.shape, axes, meta)
 
     @property
+    def in_blocks(self) -> bool:
+        """Whether the file is stored in blocks, such as TIFF tiles or HDF5 chunks."""
+        return getattr(self.array, "block", None) is not None
+
+    @property
     def block(self) -> tuple[int, int, int]:
-        """Bands, rows and columns of the blocks that the file is stored in, such as TIFF tiles or HDF5 chunks.
+        """Bands, rows and columns of the blocks that the file is stored in.
 
         Reading a part of a block takes as long as all of it. One row of all bands where there are no blocks.
         """
@@ -262,7 +267,7 @@ class Cube:
             thin = tuple(slice(s.start, s.stop, (s.step or 1) * every[axis]) for s, axis in key)
             return self._read(thin, numbers)
         # Row by row where this skips whole blocks.
-        if getattr(self.array, "block", None) is not None and step > self.block[1]:
+        if self.in_blocks and step > self.block[1]:
             rows = (replace(window, row=row, rows=1) for row in range(window.row, window.bottom, step))
             return np.concatenate([self.read(row, bands)[..., ::step] for row in rows], axis=1)
         return self.read(window, bands)[:, ::step, ::step]
