@@ -19,9 +19,10 @@ from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.evaluation import study, trial, view
 from pdenet_cli.metrics import PROTOCOLS
-from pdenet_cli.models import Model, ModelSpec, save_model
+from pdenet_cli.models import Model, ModelSpec, load_model, save_model
 from pdenet_cli.networks.pdenet import PDENet, TemplateNet
 from pdenet_cli.pages.evaluation import evaluation_page
+from pdenet_cli.tools import truths
 from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.chances import plot_chances
@@ -413,10 +414,29 @@ def test_only_the_scene_that_a_model_has_learned_from_is_known_again_and_not_its
     with open_cube(path) as cube:
         fact = {"shape": list(cube.meta.shape()), "sha256": sha256_of(cube)}
     spec = ModelSpec("template", dataclasses.asdict(CONFIG), 4, {}, "test", data=(fact,))
-    assert trained_on(path, TruthSettings(), spec)
-    assert trained_on(path, TruthSettings(bands=slice(0, 2)), spec)
-    assert not trained_on(path, TruthSettings(part="lower-right"), spec)
-    assert not trained_on(path, TruthSettings(), dataclasses.replace(spec, data=({**fact, "sha256": "another"},)))
+    other = dataclasses.replace(spec, data=({**fact, "sha256": "another"},))
+    assert trained_on(path, TruthSettings(), [other, spec]) == [False, True]
+    assert trained_on(path, TruthSettings(bands=slice(0, 2)), [spec]) == [True]
+    assert trained_on(path, TruthSettings(part="lower-right"), [spec]) == [False]
+    smaller = dataclasses.replace(spec, data=({**fact, "shape": [1, 2, 3]},))
+    assert trained_on(path, TruthSettings(), [smaller, dataclasses.replace(spec, data=())]) == [False, False]
+
+
+def test_a_scene_is_hashed_once_for_all_models_and_only_if_one_of_them_knows_its_size(
+    truth, models, tmp_path, monkeypatch
+):
+    hashed = []
+    monkeypatch.setattr(truths, "sha256_of", lambda cube: hashed.append(cube.path) or "own")
+    contest(models, ("chance", "plain")).run([truth[0]])
+    assert not hashed
+    told, data = [], ({"shape": [5, 50, 41], "sha256": "own"},)
+    for name in ("chance", "plain"):
+        model = load_model(models[name])
+        told.append(str(tmp_path / f"{name}.safetensors"))
+        save_model(Path(told[-1]), dataclasses.replace(model, spec=dataclasses.replace(model.spec, data=data)))
+    notes = Benchmark(told, (1,), 0, "cpu", TruthSettings()).run([truth[0]]).notes
+    assert len(hashed) == 1
+    assert [note.split()[1] for note in notes if "trained on" in note] == ["chance", "plain"]
 
 
 @pytest.mark.parametrize(("scale", "part"), [(2, (27, 23, 26, 22)), (3, (27, 23, 27, 21)), (4, (27, 23, 24, 20))])

@@ -134,7 +134,7 @@ def _measure_scenes(
     failed: dict[str, str] = {}
     for path in scenes:
         try:
-            learned = trained_on(path, settings, posterior.model.spec)
+            (learned,) = trained_on(path, settings, [posterior.model.spec])
             if learned and certify:
                 raise UsageError(f"{path}: the model was trained on this scene, so it certifies nothing.")
             if learned:
