@@ -88,6 +88,11 @@ def test_the_order_of_the_pixels_in_the_file_does_not_matter(data, length, rando
     np.testing.assert_allclose(one.curve, other.curve, atol=1e-7)
 
 
+def pooled_band(uncertainty, squares):
+    said, met = Pool.bins_by_root(uncertainty**2), Pool.bins_by_root(squares)
+    return Pool.of(said, uncertainty**2, met, squares), said, met
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_pool_of_bands_gives_the_curves_of_all_their_values(tied):
     rng = np.random.default_rng(0)
@@ -95,14 +100,36 @@ def test_a_pool_of_bands_gives_the_curves_of_all_their_values(tied):
     squares = (uncertainty * rng.normal(size=uncertainty.shape)) ** 2
     if tied:  # sure of the first band, wrongly
         uncertainty[0] = 0
-    pool = Pool()
-    for band in range(3):
-        pool.add(uncertainty[band], squares[band])
-    pooled, exact = pool.finished(), Sparsification.of(uncertainty.ravel(), squares.ravel())
+    one, two, three = (pooled_band(uncertainty[band], squares[band])[0] for band in range(3))
+    pooled, exact = (one + two + three).sparsification(), Sparsification.of(uncertainty.ravel(), squares.ravel())
     np.testing.assert_allclose(pooled.curve, exact.curve, rtol=0.02)
     np.testing.assert_allclose(pooled.oracle, exact.oracle, rtol=0.02, atol=1e-5)
     assert pooled.random == pytest.approx(exact.random)
     assert pooled.share == pytest.approx(exact.share, abs=2e-3)
+
+
+@pytest.mark.parametrize("count", [7, 105, 20_000])
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_bins_of_a_band_give_what_its_values_give_in_order(count, tied):
+    rng = np.random.default_rng(count)
+    uncertainty = rng.gamma(2.0, 0.01, count)
+    squares = (uncertainty * rng.normal(size=count)) ** 2
+    if tied:
+        uncertainty = np.round(uncertainty, 2) + 0.005
+        squares[::3] = 0
+    pool, said, met = pooled_band(uncertainty, squares)
+    binned, exact = pool.sparsification(), Sparsification.of(uncertainty, squares)
+    assert [binned.share, binned.ause, binned.aurg] == pytest.approx(
+        [exact.share, exact.ause, exact.aurg], rel=2e-3, abs=1e-5
+    )
+    assert pool.spearman(said, met) == pytest.approx(spearmanr(uncertainty, squares).statistic, abs=1e-3)
+    if not tied:  # equal uncertainties may be in any order, which changes the errors of a tenth
+        assert pool.ence() == pytest.approx(ence(uncertainty, squares), abs=2e-3)
+
+
+def test_bins_without_an_order_or_a_size_have_no_measure_of_it():
+    pool, said, met = pooled_band(np.zeros(50), np.ones(50))
+    assert np.isnan([pool.spearman(said, met), pool.ence(), pool.sparsification().share]).all()
 
 
 @given(st.data(), lengths)
