@@ -315,7 +315,7 @@ def evaluated(models, truths):
 
 
 def test_every_model_with_samples_is_judged_and_the_others_are_only_scored(evaluated):
-    assert evaluated.systems == ("bicubic", "calibrated", "bare", "plain")
+    assert tuple(evaluated.scenes[0].systems) == ("bicubic", "calibrated", "bare", "plain")
     assert list(evaluated.trusts()) == ["calibrated", "bare"]
     told = json.loads(json.dumps(evaluated.to_dict()))
     means = told["uncertainty"]["calibrated"]

@@ -66,10 +66,6 @@ class Evaluation:
         made = self.job.get("degradation")
         return f"x{self.job['scale']}" if made is None else str(Degradation.from_dict(made))
 
-    @property
-    def systems(self) -> tuple[str, ...]:
-        return tuple(self.scenes[0].systems) if self.scenes else ()
-
     def tables(self) -> Iterator[tuple[str, dict[str, MetricValues]]]:
         """The mean over the scenes if there are several, then each scene: system by system, metric by metric."""
         if len(self.scenes) > 1:

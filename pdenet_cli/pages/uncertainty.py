@@ -35,7 +35,7 @@ class MapFacts:
     @property
     def sign(self) -> str:
         """What follows a number of the map."""
-        return {FILE_UNITS: "", "%": " %", "percent": " %"}.get(self.unit, f" {self.unit}")
+        return {FILE_UNITS: "", "percent": " %"}.get(self.unit, f" {self.unit}")
 
     @property
     def scale_label(self) -> str:
@@ -51,7 +51,6 @@ class Facts:
     samples: int
     maps: tuple[MapFacts, ...]  # the one that is shown first, and those to switch to
     level: float | None = None  # of the interval
-    numbers: str = FILE_UNITS  # unit of the spectra
     notes: tuple[str, ...] = ()  # sentences
     record: Mapping[str, Any] = field(default_factory=dict)  # how the results were made
 
@@ -93,7 +92,7 @@ def uncertainty_page(overview: Overview, spectra: Spectra, facts: Facts) -> str:
         '<output class="told" id="told" aria-live="polite"></output>',
         f'<p class="soft screen">{_help(overview, spectra)}</p>',
         "<noscript><p>The spectra need JavaScript, which this browser does not run.</p></noscript>",
-        *_chart(spectra, facts),
+        *_chart(spectra),
         *_levels(overview, facts),
         *_record(facts),
         f'<script type="application/json" id="facts">{_for_script(overview, spectra, parcel, facts)}</script>',
@@ -189,7 +188,7 @@ def _help(overview: Overview, spectra: Spectra) -> str:
     return " ".join(words)
 
 
-def _chart(spectra: Spectra, facts: Facts) -> Iterator[str]:
+def _chart(spectra: Spectra) -> Iterator[str]:
     yield "<h2>Spectrum</h2>"
     line = '<svg viewBox="0 0 32 12" aria-hidden="true"><line class="mean" x1="0" x2="32" y1="6" y2="6"/></svg>'
     area = '<svg viewBox="0 0 32 12" aria-hidden="true"><rect class="band" width="32" height="12"/></svg>'
@@ -202,7 +201,7 @@ def _chart(spectra: Spectra, facts: Facts) -> Iterator[str]:
         '<svg id="chart" viewBox="0 0 960 300" role="img" aria-label="Spectrum"><g id="drawing"></g>'
         f'<g id="hair"></g><text id="across" x="510" y="294" text-anchor="middle">{escape(spectra.across)}</text>'
         '<text transform="translate(14 133) rotate(-90)" text-anchor="middle">'
-        f"{escape(facts.numbers)}</text></svg>"
+        f"{escape(FILE_UNITS)}</text></svg>"
     )
     yield '<output class="told" id="told-band"></output>'
     ends = "<th>low</th><th>high</th>" if spectra.band else ""
