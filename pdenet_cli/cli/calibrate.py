@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import err, out, time_text
+from pdenet_cli.cli.console import err, out, say, tile_progress, time_text
 from pdenet_cli.cli.parsing import settings_of
 from pdenet_cli.errors import BatchError
 
@@ -74,9 +73,7 @@ def calibrate(
 
     use_threads(threads)
     settings = settings_of(TruthSettings, context)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
-    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
-        task = progress.add_task("", total=None)
+    with tile_progress() as watch:
         done = calibrate_model(
             model,
             scenes,
@@ -88,8 +85,8 @@ def calibrate(
             delta=delta,
             certify=certify,
             overwrite=overwrite,
-            watch=lambda text, n, of: progress.update(task, description=escape(text), completed=n, total=of),
-            say=lambda text: err.print(f"[yellow]{escape(text)}[/]"),
+            watch=watch,
+            say=say,
         )
     if as_json:
         print(json.dumps(done.to_dict(), indent=2))

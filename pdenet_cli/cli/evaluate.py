@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from typer.core import TyperCommand
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import err, out, print_table, time_text
+from pdenet_cli.cli.console import err, out, print_table, say, tile_progress, time_text
 from pdenet_cli.cli.parsing import parse_pixels, parse_samples, settings_of
 from pdenet_cli.errors import BatchError, UsageError
 
@@ -194,14 +193,8 @@ def _evaluate(
             )
         return evaluate_files(files[0], files[1], scale, settings)
     benchmark = Benchmark(models, samples, seed, device, settings, scale)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
-    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
-        task = progress.add_task("", total=None)
-
-        def watch(text: str, done: int, total: int) -> None:
-            progress.update(task, description=escape(text), completed=done, total=total)
-
-        return benchmark.run(files, watch, lambda text: err.print(f"[yellow]{escape(text)}[/]"))
+    with tile_progress() as watch:
+        return benchmark.run(files, watch, say)
 
 
 # Tables.

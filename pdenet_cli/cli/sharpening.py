@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from pdenet_cli.cli.console import INTERRUPTED, err, out, size_text, time_text
+from pdenet_cli.cli.console import INTERRUPTED, err, out, say, size_text, time_text
 from pdenet_cli.errors import BatchError, PdenetError, failure
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _run_job(job: Job, scene: Path, about: str) -> None:
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
         task = progress.add_task("", total=None, rate="")
         said = time.monotonic()
-        for done, total in job.run(say=lambda text: err.print(f"[yellow]{escape(about + text)}[/]")):
+        for done, total in job.run(say=lambda text: say(about + text)):
             progress.update(task, completed=done, total=total)
             if not err.is_terminal and time.monotonic() - said > LOG_EVERY:
                 said = time.monotonic()
