@@ -10,13 +10,13 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
 from pdenet_cli.cube import Cube
 from pdenet_cli.pages.chart import Axis, ordinal
+from pdenet_cli.pages.frame import html_page, resource
 from pdenet_cli.pages.overview import LONGEST_SIDE, MapOverview, Overview, Packed, Spectra, breaks, packed
 from pdenet_cli.pages.risk import risk_png
 from pdenet_cli.picture import Picture, coloured, data_uri, thinned, thinning
@@ -97,18 +97,9 @@ def uncertainty_page(overview: Overview, spectra: Spectra, facts: Facts) -> str:
         *_record(facts),
         f'<script type="application/json" id="facts">{_for_script(overview, spectra, parcel, facts)}</script>',
         f'<script type="text/plain" id="spectra">{b64encode(parcel.content).decode()}</script>',
-        f"<script>\n{_resource('uncertainty.js')}</script>",
+        f"<script>\n{resource('uncertainty.js')}</script>",
     ]
-    head = (
-        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<link rel="icon" href="data:,"><title>{escape(title)}</title>\n'
-        f"<style>\n{_resource('uncertainty.css')}</style>"
-    )
-    return (
-        f'<!doctype html>\n<html lang="en"><head>\n{head}\n</head><body>\n'
-        + "\n".join(body)
-        + "\n</body></html>\n"
-    )
+    return html_page(title, "uncertainty.css", body)
 
 
 def _views(overview: Overview, facts: Facts) -> Iterator[str]:
@@ -273,7 +264,3 @@ def _for_script(overview: Overview, spectra: Spectra, parcel: Packed, facts: Fac
     )
     # A name that contains </script> must not end the script.
     return json.dumps(told, allow_nan=False).replace("<", "\\u003c")
-
-
-def _resource(name: str) -> str:
-    return files("pdenet_cli.pages").joinpath(name).read_text(encoding="utf-8")
