@@ -252,6 +252,11 @@ class Cube:
         bands, rows, columns = (min(sizes[i], self.array.shape[i]) for i in map(self.axes.index, "brc"))
         return bands, rows, columns
 
+    @property
+    def band_numbers(self) -> tuple[int, ...]:
+        """The number of each band in the file, of which only some may have been chosen."""
+        return self.array.bands if isinstance(self.array, _SomeBands) else tuple(range(self.meta.bands))
+
     def read(self, window: Window | None = None, bands: Bands = slice(None)) -> Pixels:
         """The pixels of `window` as (bands, rows, columns) in the machine's byte order."""
         wanted, numbers = self._wanted(bands)

@@ -48,7 +48,7 @@ class Look:
         rgb = _nearest(rgb_bands(truth.cube.meta), truth.bands)
         readers = {name: Reader(view, step) for name, view in {TRUTH: truth, **estimates}.items()}
         colours, errors = _maps(truth, readers, step, [truth.bands.index(band) for band in rgb])
-        part = truth.part
+        part, numbers = truth.part, truth.cube.band_numbers
         spots = spots or [
             Spot(part.row + row * step, part.column + column * step, why)
             for row, column, why in telling_pixels(list(errors.values()))
@@ -64,7 +64,7 @@ class Look:
                 name: np.stack([reader.spectrum(spot.row - part.row, spot.column - part.column) for spot in spots])
                 for name, reader in readers.items()
             },
-            rgb=rgb,
+            rgb=(numbers[rgb[0]], numbers[rgb[1]], numbers[rgb[2]]),
         )
 
 

@@ -37,7 +37,8 @@ class SceneResult:
     columns: int
     row: int  # where the part that was compared begins
     column: int
-    bands: tuple[int, ...]  # compared, counted from 0
+    chosen_bands: list[list[int]] | None  # ranges [first, last + 1] of the file's bands; None: all
+    bands: tuple[int, ...]  # compared, by their number in the file, counted from 0
     bands_left_out: int
     share_left_out: float  # of all numbers in the part, bands left out included
     radiometry: str

@@ -32,7 +32,7 @@ class View:
 
     cube: Cube
     radiometry: Radiometry
-    bands: tuple[int, ...]  # by their number in the file
+    bands: tuple[int, ...]  # by their number in the cube
     part: Window
 
     @classmethod

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from pdenet_cli.bands import BandChoice, report_ranges
+from pdenet_cli.bands import BandChoice, runs
 from pdenet_cli.cube import CubeMeta, Window
 from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.formats import open_cube, output_format
@@ -267,7 +267,7 @@ class Job:
             "mixtures": len(self.posterior.mixtures or ()),
             "halo": self.plan.halo,
             "radiometry": asdict(radiometry) | {"floor": str(radiometry.floor)},
-            "bands": None if self.chosen is None else report_ranges(self.chosen),
+            "bands": None if self.chosen is None else runs(self.chosen),
             "dtype": settings.dtype,
             "outputs": sorted(self.delivery.cubes),
             "uncertainty": self.maps.facts() if self.maps.names else None,

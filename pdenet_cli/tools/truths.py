@@ -71,7 +71,6 @@ class TruthSettings:
             "axes": self.axes,
             "range": self.value_range,
             "nodata": self.nodata,
-            "bands": [self.bands.start, self.bands.stop] if isinstance(self.bands, slice) else self.bands,
             "versions": versions("torch", "numpy"),
         }
 
