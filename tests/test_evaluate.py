@@ -352,6 +352,11 @@ def test_the_table_says_what_its_mark_means(pdenet, truth, models):
     assert "gain: over bicubic, ! where worse" in ran.stdout
 
 
+def test_the_help_names_every_metric(pdenet):
+    said = pdenet("evaluate", "--help").stdout.replace(",", " ").split()
+    assert not {metric.name for metric in PROTOCOLS["pdenet"].metrics(4)} - {*said}
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 @pytest.mark.parametrize("width", [80, 100])
 def test_every_metric_is_printed_except_on_a_narrow_terminal(pdenet, truth, monkeypatch, terminal, width):

@@ -120,10 +120,10 @@ def evaluate(
 ) -> None:
     """Score an estimate against the truth, or models against bicubic on degraded truths.
 
-    MPSNR, PSNR, MSSIM, SAM, RMSE, ERGAS, CC and UIQI under a named protocol.
-    Nodata and bad bands are left out. For models, constant bands are left out
-    too. --uncertainty adds coverage and width of the intervals, AUSE, AURG,
-    Spearman and ENCE.
+    MPSNR, PSNR, MSSIM, SAM, RMSE, ERGAS, CC, UIQI and bias under a named
+    protocol. Nodata and bad bands are left out. For models, constant bands are
+    left out too. --uncertainty adds coverage and width of the intervals, AUSE,
+    AURG, Spearman and ENCE.
     """
     from pdenet_cli.formats.output import refuse_existing, refuse_folders, write_beside
     from pdenet_cli.networks.runtime import use_threads
