@@ -81,12 +81,6 @@ def runs(numbers: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def report_ranges(numbers: Sequence[int]) -> list[int] | list[list[int]]:
-    """Chosen bands for a report: their range [first, last + 1], or where there are gaps, all their ranges."""
-    ranges = runs(numbers)
-    return ranges[0] if len(ranges) == 1 else ranges
-
-
 def _run(chosen: slice, count: int, text: str | None = None) -> range:
     start, stop, step = chosen.indices(count)
     text = text or ":".join("" if end is None else str(end) for end in (chosen.start, chosen.stop))

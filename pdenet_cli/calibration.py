@@ -290,12 +290,21 @@ def refuse_hopeless(scenes: int, level: float, delta: float, certify: bool) -> N
         _refuse_too_few("", scenes, level, delta)
 
 
-def leave_one_out_coverage(errors: Sequence[Errors], level: float) -> list[float]:
-    """The coverage of each scene by factors fitted on the others: what to expect of a new scene."""
-    covered = []
+def leave_one_out_coverage(
+    errors: Sequence[Errors], level: float, delta: float = 0.1, certify: bool = False
+) -> list[float | None]:
+    """The coverage of each scene by factors fitted on the others: what to expect of a new scene.
+
+    None where there are no others, or where they alone cannot `certify` the level.
+    """
+    covered: list[float | None] = []
     for i, own in enumerate(errors):
         others = [*errors[:i], *errors[i + 1 :]]
-        covered.append(own.coverage(Calibration.fit(others, level=level).at(level)) if others else float("nan"))
+        try:
+            made = Calibration.fit(others, level=level, delta=delta, certify=certify) if others else None
+        except UsageError:
+            made = None
+        covered.append(None if made is None else own.coverage(made.at(level)))
     return covered
 
 

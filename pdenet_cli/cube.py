@@ -19,6 +19,7 @@ from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
 from pdenet_cli.georeference import PIXEL_WORDS, Georeference, upscaled_words
 
 Pixels = NDArray[Any]
+Bands = slice | Sequence[int]
 
 INTERLEAVES = {"bsq": "brc", "bil": "rbc", "bip": "rcb"}
 """Each interleave as the order of its axes: b bands, r rows, c columns, slowest first."""
@@ -33,7 +34,8 @@ NANOMETRES = {
 }
 """Units of wavelength: their length in nanometres, and a pattern of the names that files use."""
 
-READ_AT_ONCE = 1 << 24  # values read in one go, with unwanted bands between: faster than many small reads
+GAP_VALUES = 1 << 16  # so many values between two wanted bands are read too: faster than skipping them
+READ_AT_ONCE = 1 << 24  # at most so many values are read with unwanted ones between, unless half are wanted
 
 # 1/cm and cm-1 are wavenumbers, not lengths.
 WAVELENGTH_UNIT = rf"(?<![\w/])({'|'.join(NANOMETRES.values())})(?!\w)(?!\W*[-−⁻]\s*[1¹])"
@@ -234,8 +236,13 @@ class Cube:
         assert tuple(array.shape) == meta.shape(axes), (array.shape, axes, meta)
 
     @property
+    def in_blocks(self) -> bool:
+        """Whether the file is stored in blocks, such as TIFF tiles or HDF5 chunks."""
+        return getattr(self.array, "block", None) is not None
+
+    @property
     def block(self) -> tuple[int, int, int]:
-        """Bands, rows and columns of the blocks that the file is stored in, such as TIFF tiles or HDF5 chunks.
+        """Bands, rows and columns of the blocks that the file is stored in.
 
         Reading a part of a block takes as long as all of it. One row of all bands where there are no blocks.
         """
@@ -245,40 +252,53 @@ class Cube:
         bands, rows, columns = (min(sizes[i], self.array.shape[i]) for i in map(self.axes.index, "brc"))
         return bands, rows, columns
 
-    def read(self, window: Window | None = None, bands: slice | Sequence[int] = slice(None)) -> Pixels:
-        """The pixels of `window` as (bands, rows, columns) in the machine's byte order."""
-        if isinstance(bands, slice) and (bands.step or 1) < 0:
-            bands = range(self.meta.bands)[bands]
-        if not isinstance(bands, slice):
-            if any(not 0 <= band < self.meta.bands for band in bands):
-                raise UsageError(f"{self.path}: bands {list(bands)}: it has only 0 to {self.meta.bands - 1}.")
-            first = min(bands, default=0)
-            run = self.read(window, slice(first, max(bands, default=0) + 1))  # one contiguous run, then pick
-            wanted = [band - first for band in bands]
-            return run if wanted == list(range(len(run))) else run[wanted]
-        return self._read(self._key(window, bands))
+    @property
+    def band_numbers(self) -> tuple[int, ...]:
+        """The number of each band in the file, of which only some may have been chosen."""
+        return self.array.bands if isinstance(self.array, _SomeBands) else tuple(range(self.meta.bands))
 
-    def thinned(self, step: int, window: Window | None = None, bands: slice = slice(None)) -> Pixels:
+    def read(self, window: Window | None = None, bands: Bands = slice(None)) -> Pixels:
+        """The pixels of `window` as (bands, rows, columns) in the machine's byte order."""
+        wanted, numbers = self._wanted(bands)
+        return self._read(self._key(window, wanted), numbers)
+
+    def thinned(self, step: int, window: Window | None = None, bands: Bands = slice(None)) -> Pixels:
         """Every `step`-th row and column of `window`, from its first; if the format allows, no others are read."""
         window = self.meta.window if window is None else window
         if getattr(self.array, "strided", False):
+            wanted, numbers = self._wanted(bands)
             every = dict(b=1, r=step, c=step)
-            key = zip(self._key(window, bands), self.axes, strict=True)
-            return self._read(tuple(slice(s.start, s.stop, (s.step or 1) * every[axis]) for s, axis in key))
+            key = zip(self._key(window, wanted), self.axes, strict=True)
+            thin = tuple(slice(s.start, s.stop, (s.step or 1) * every[axis]) for s, axis in key)
+            return self._read(thin, numbers)
         # Row by row where this skips whole blocks.
-        if getattr(self.array, "block", None) is not None and step > self.block[1]:
+        if self.in_blocks and step > self.block[1]:
             rows = (replace(window, row=row, rows=1) for row in range(window.row, window.bottom, step))
             return np.concatenate([self.read(row, bands)[..., ::step] for row in rows], axis=1)
         return self.read(window, bands)[:, ::step, ::step]
 
-    def _read(self, key: tuple[slice, ...]) -> Pixels:
+    def _wanted(self, bands: Bands) -> tuple[slice, Sequence[int] | None]:
+        """The bands as a slice or, where that cannot be, as all of them and the numbers of those wanted."""
+        if isinstance(bands, slice):
+            backwards = (bands.step or 1) < 0
+            return (slice(None), range(self.meta.bands)[bands]) if backwards else (bands, None)
+        if any(not 0 <= band < self.meta.bands for band in bands):
+            raise UsageError(f"{self.path}: bands {list(bands)}: it has only 0 to {self.meta.bands - 1}.")
+        return slice(None), bands
+
+    def _read(self, key: tuple[slice, ...], numbers: Sequence[int] | None = None) -> Pixels:
+        """The part of the array at `key` as (bands, rows, columns): all its bands, or these."""
+        there = sorted({*numbers}) if numbers is not None else []
+        array = self.array if numbers is None else _SomeBands.of(self.array, self.axes.index("b"), there)
         try:
-            part = self.array[key]
+            part = array[key]
         except (OSError, ValueError) as error:
             if isinstance(error, PdenetError):
                 raise
             raise FormatError(f"{self.path}: can no longer be read ({error}).") from error
         pixels = np.asarray(part).transpose([self.axes.index(axis) for axis in "brc"])
+        if numbers is not None and list(numbers) != there:
+            pixels = pixels[[there.index(band) for band in numbers]]
         return np.ascontiguousarray(pixels, dtype=self.meta.dtype.newbyteorder("="))
 
     def write(self, window: Window, pixels: Pixels, bands: slice = slice(None)) -> None:
@@ -307,7 +327,7 @@ class Cube:
 
     def with_bands(self, chosen: BandChoice) -> Cube:
         """The same cube with only the `chosen` bands; it shares the file."""
-        some = _SomeBands(self.array, self.axes.index("b"), self.meta.chosen(chosen))
+        some = _SomeBands.of(self.array, self.axes.index("b"), self.meta.chosen(chosen))
         kept = Cube(
             self.path, self.meta.with_bands(chosen), some, self.axes, self.close, self.own_files, self.beside
         )
@@ -325,11 +345,18 @@ class Cube:
 
 @dataclass(frozen=True)
 class _SomeBands:
-    """A view of some bands of another array."""
+    """A view of some bands of another array; the bands between them are read only where this costs nothing."""
 
     array: Sliceable
     axis: int
     bands: tuple[int, ...]  # ascending
+
+    @classmethod
+    def of(cls, array: Sliceable, axis: int, bands: Sequence[int]) -> _SomeBands:
+        """The view of these bands of an array, which may itself be such a view."""
+        if isinstance(array, _SomeBands):
+            return cls(array.array, axis, tuple(array.bands[band] for band in bands))
+        return cls(array, axis, tuple(bands))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -346,16 +373,34 @@ class _SomeBands:
         return getattr(self.array, "strided", False)
 
     def __getitem__(self, key: tuple[slice, ...]) -> Any:
-        wanted = self.bands[key[self.axis]]
-        ranges = runs(wanted) or [[0, 0]]
-        if len(ranges) == 1:
-            return self._run(key, *ranges[0])
-        first, last = ranges[0][0], ranges[-1][1]
         sizes = [len(range(size)[part]) for size, part in zip(self.array.shape, key, strict=True)]
-        sizes[self.axis] = last - first
-        if math.prod(sizes) <= READ_AT_ONCE:
-            return np.take(self._run(key, first, last), [band - first for band in wanted], self.axis)
-        return np.concatenate([self._run(key, *ends) for ends in ranges], self.axis)
+        plane = math.prod(size for axis, size in enumerate(sizes) if axis != self.axis)
+        parts = [self._run(key, some) for some in self._groups(self.bands[key[self.axis]], plane)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, self.axis)
 
-    def _run(self, key: tuple[slice, ...], first: int, last: int) -> Any:
-        return self.array[(*key[: self.axis], slice(first, last), *key[self.axis + 1 :])]
+    def _groups(self, wanted: Sequence[int], plane: int) -> list[list[int]]:
+        """The bands that are read at once; `plane` is how many values each has."""
+        groups: list[list[int]] = []
+        for first, end in runs(wanted):
+            if groups and self._is_cheap(groups[-1][-1] + 1, first, plane):
+                together, span = [*groups[-1], *range(first, end)], end - groups[-1][0]
+                if span * plane <= READ_AT_ONCE or span <= 2 * len(together):
+                    groups[-1] = together
+                    continue
+            groups.append([*range(first, end)])
+        return groups or [[]]
+
+    def _is_cheap(self, first: int, end: int, plane: int) -> bool:
+        """Whether the unwanted bands from `first` to before `end` may be read with those around them."""
+        if self.block is None:
+            apart = math.prod(self.array.shape[self.axis + 1 :])  # from a value to that of the next band
+            return (end - first) * min(plane, apart) <= GAP_VALUES
+        size = self.block[self.axis]
+        return math.ceil(first / size) >= end // size  # no whole block lies between
+
+    def _run(self, key: tuple[slice, ...], bands: Sequence[int]) -> Any:
+        """These bands, read in one go with those between them."""
+        first, end = (bands[0], bands[-1] + 1) if bands else (0, 0)
+        run = self.array[(*key[: self.axis], slice(first, end), *key[self.axis + 1 :])]
+        whole = len(bands) == end - first
+        return run if whole else np.take(run, [band - first for band in bands], self.axis)

@@ -10,8 +10,6 @@ class PdenetError(Exception):
 class TrainingError(PdenetError, ArithmeticError):
     """The training loss is no longer a number; the weights from before that are kept."""
 
-    exit_code = 1
-
 
 class UsageError(PdenetError, ValueError):
     """The command's options contradict each other or the input."""

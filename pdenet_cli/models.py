@@ -129,7 +129,7 @@ class Model:
 
     def __repr__(self) -> str:
         """One line, for notebooks: printing a whole network is long."""
-        return f"Model({self.name}: {self.spec.network} x{self.scale}, {self.spec.steps:,} steps)"
+        return f"Model({self.name}: {self.spec.network} x{self.scale})"
 
     @property
     def scale(self) -> int:

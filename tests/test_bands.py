@@ -1,7 +1,9 @@
 """Bands by number and by wavelength: what --bands means, and that only these are read, seen and written."""
 
+import csv
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, Posterior, Window, cube, load_model, open_cube
-from pdenet_cli.bands import band_choice, band_numbers, report_ranges
+from pdenet_cli.bands import band_choice, band_numbers, runs
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.evaluation.trial import make_coarse
@@ -94,8 +96,8 @@ def test_wavenumbers_are_no_wavelengths():
 
 
 def test_reports_tell_ranges():
-    assert report_ranges((4, 5, 6)) == [4, 7]
-    assert report_ranges((0, 1, 7)) == [[0, 2], [7, 8]]
+    assert runs((4, 5, 6)) == [[4, 7]]
+    assert runs((0, 1, 7)) == [[0, 2], [7, 8]]
 
 
 @pytest.mark.parametrize("at_once", [0, cube.READ_AT_ONCE])
@@ -120,6 +122,51 @@ def test_chosen_bands_are_read_as_a_cube_of_them_alone(
         np.testing.assert_array_equal(some.read(Window(2, 1, 5, 4), part), kept[part, 2:7, 1:5])
         np.testing.assert_array_equal(some.thinned(step), kept[:, ::step, ::step])
         np.testing.assert_array_equal(some.with_bands(slice(0, 1)).read(), kept[:1])
+        mixed = [*sorted(chosen, reverse=True), min(chosen)]
+        np.testing.assert_array_equal(whole.read(Window(2, 1, 5, 4), mixed), pixels[mixed, 2:7, 1:5])
+        np.testing.assert_array_equal(whole.thinned(step, bands=mixed), pixels[mixed, ::step, ::step])
+        places = [sorted(chosen).index(band) for band in mixed]
+        np.testing.assert_array_equal(some.read(bands=places), pixels[mixed])
+
+
+class Counted:
+    """An array that remembers which bands were read from it."""
+
+    def __init__(self, shape, axis, block=None):
+        self.shape, self.axis, self.seen = shape, axis, []
+        if block is not None:
+            self.block = block
+
+    def __getitem__(self, key):
+        self.seen.append(key[self.axis])
+        return np.zeros([len(range(size)[part]) for size, part in zip(self.shape, key, strict=True)], np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("axes", "block", "runs"),
+    [
+        ("brc", None, [(2, 3), (50, 52), (99, 100)]),  # whole bands lie between
+        ("rcb", None, [(2, 100)]),  # the spectrum of a pixel is read at once
+        ("brc", (1, 8, 300), [(2, 3), (50, 52), (99, 100)]),
+        ("brc", (30, 8, 300), [(2, 52), (99, 100)]),  # only of bands 60 to 89 nothing is wanted
+        ("brc", (100, 8, 8), [(2, 100)]),
+    ],
+)
+def test_of_some_bands_no_others_are_read_unless_that_costs_nothing(axes, block, runs):
+    meta = CubeMeta(100, 300, 300, np.dtype("u1"))
+    array = Counted(meta.shape(axes), axes.index("b"), block)
+    whole = cube.Cube(Path("a"), meta, array, axes)
+    for read in (
+        lambda: whole.read(Window(0, 0, 280, 300), [50, 2, 51, 99]),
+        whole.with_bands("2,50:52,99").read,
+        lambda: whole.thinned(2, bands=[2, 50, 51, 99]),
+    ):
+        array.seen.clear()
+        assert read().shape[0] == 4
+        assert [(part.start, part.stop) for part in array.seen] == runs
+    array.seen.clear()
+    whole.read(Window(0, 0, 2, 2), [2, 50, 51, 99])
+    assert len(array.seen) == (1 if block is None else len(runs))  # a small window is read in one go
 
 
 FULL = dict(
@@ -195,7 +242,6 @@ def test_an_interrupted_run_goes_on_only_with_the_same_bands(full, models, tmp_p
 def test_truths_are_compared_and_learned_from_in_the_chosen_bands(full):
     path, few = full
     asked = TruthSettings(bands=LIST)
-    assert asked.job(2)["bands"] == LIST
     lows = []
     for name, wish in ((path, asked), (few, TruthSettings())):
         with open_truth(name, wish) as truth:
@@ -216,6 +262,21 @@ def test_the_commands_that_compare_and_describe_take_lists(pdenet, full, models,
     told, own = json.loads(ran.stdout), json.loads(alone.stdout)
     assert told["scenes"][0]["systems"]["bicubic"]["values"] == own["scenes"][0]["systems"]["bicubic"]["values"]
     assert told["scenes"][0]["wavelengths"] == [450, 500, 650, 700, 800]
+    assert told["scenes"][0]["chosen_bands"] == [[0, 2], [4, 8]]
+    assert told["scenes"][0]["bands"] == [0, 1, 4, 5, 7]  # in the file; 6 is a bad one
+    assert (own["scenes"][0]["chosen_bands"], own["scenes"][0]["bands"]) == (None, [0, 1, 2, 3, 5])
+    for choice in ("2:5", "550nm:650nm", "2,3,4"):
+        scene = json.loads(pdenet("evaluate", path, path, "--bands", choice, "--json").stdout)["scenes"][0]
+        assert (scene["chosen_bands"], scene["bands"]) == ([[2, 5]], [2, 3, 4])
+    words = ("--bands", "4:", "--csv", tmp_path / "s.csv", "--html", tmp_path / "s.html")
+    assert pdenet("evaluate", path, path, *words).returncode == 0
+    rows = list(csv.DictReader((tmp_path / "s.csv").open()))
+    assert {row["band"]: row["wavelength_nm"] for row in rows if row["band"]} == {
+        "4": "650.0",
+        "5": "700.0",
+        "7": "800.0",
+    }
+    assert "Colours (bands 7, 5, 5," in (tmp_path / "s.html").read_text()
     made = ("-o", tmp_path / "m.safetensors", "--samples", 2, "--bands", LIST)
     assert pdenet("calibrate", models / "pdenet.safetensors", path, *made).returncode == 0
     facts = json.loads(pdenet("info", path, "--bands", LIST, "--json").stdout)

@@ -209,7 +209,21 @@ def test_the_coverage_by_the_other_scenes_is_that_of_a_calibration_without_this_
     scenes = pool(4, lambda rng: rng.lognormal(0, 0.5))
     expected = [s.coverage(Calibration.fit(scenes[:i] + scenes[i + 1 :]).at(0.9)) for i, s in enumerate(scenes)]
     assert leave_one_out_coverage(scenes, 0.9) == expected
-    assert np.isnan(leave_one_out_coverage(scenes[:1], 0.9)).all()
+    assert leave_one_out_coverage(scenes[:1], 0.9) == [None]
+
+
+def test_the_coverage_by_the_other_scenes_is_certified_where_that_of_all_is():
+    scenes, asked = pool(12, lambda rng: rng.lognormal(0, 0.5)), {"delta": 0.2, "certify": True}
+    others = [scenes[:i] + scenes[i + 1 :] for i in range(12)]
+    expected = [
+        s.coverage(Calibration.fit(rest, level=0.8, **asked).at(0.8))
+        for s, rest in zip(scenes, others, strict=True)
+    ]
+    assert leave_one_out_coverage(scenes, 0.8, **asked) == expected
+    assert np.mean(expected) > np.mean(leave_one_out_coverage(scenes, 0.8))
+    # 12 scenes prove at most 0.2 ** (1 / 12) = 87.4 %, and 11 only 86.4 %.
+    Calibration.fit(scenes, level=0.87, **asked)
+    assert leave_one_out_coverage(scenes, 0.87, **asked) == [None] * 12
 
 
 # Widths and risks.
@@ -509,6 +523,16 @@ def test_one_scene_says_nothing_of_the_others_factors(pdenet, scenes, models, tm
     assert "nan" not in ran.stdout
     told = pdenet("calibrate", *arguments, "--overwrite", "--json").stdout
     assert json.loads(told, parse_constant=pytest.fail)["scenes"][0]["unseen"] is None
+
+
+def test_what_the_other_scenes_cannot_certify_is_left_out_of_the_table(pdenet, scenes, models, tmp_path):
+    # Three scenes prove 0.1 ** (1 / 3) = 46.4 %, two only 31.6 %.
+    words = (models["pdenet"], *scenes, "--certify", "--samples", 2, "-o", tmp_path / "out.safetensors")
+    for level, told in ((0.45, False), (0.3, True)):
+        ran = pdenet("calibrate", *words, "--level", level, "--overwrite")
+        assert ran.returncode == 0, ran.stderr
+        rows = [line.split() for line in ran.stdout.splitlines() if re.match(r"scene\d|mean ", line)]
+        assert [row[2] != "–" for row in rows] == [told] * 4
 
 
 def test_a_model_that_is_calibrated_again_keeps_its_ensemble(scenes, models, tmp_path):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import imagecodecs
 import numpy as np
@@ -122,6 +122,14 @@ def test_no_file_beside_a_scene_of_several_is_replaced_by_the_result_of_another(
     assert ran.returncode == 7
     assert "a file of a_x2.tif" in " ".join(ran.stderr.split())
     assert header.read_bytes() == before
+
+
+def test_other_scenes_are_not_looked_at_where_nothing_is_replaced(scene, tmp_path):
+    posterior, others = Posterior(bicubic_model(2), 1), MagicMock()
+    list(sharpen.Job(scene, tmp_path / "fine.tif", posterior, sharpen.Settings(), others).run())
+    assert not others.__iter__.called
+    list(sharpen.Job(scene, tmp_path / "fine.tif", posterior, sharpen.Settings(overwrite=True), others).run())
+    assert others.__iter__.called
 
 
 def test_a_folder_of_results_among_the_scenes_stops_no_other(pdenet, make_cube, tmp_path):

@@ -1,5 +1,8 @@
 """ENVI headers as real tools write them, and as broken disks and bad intentions do."""
 
+from pathlib import Path
+from unittest.mock import Mock
+
 import numpy as np
 import pyproj
 import pytest
@@ -44,6 +47,33 @@ def test_the_data_file_may_have_any_suffix_or_none(tmp_path, data_name):
     header = write(tmp_path, data_name=data_name)
     np.testing.assert_array_equal(open_cube(header).read(), PIXELS)
     np.testing.assert_array_equal(open_cube(tmp_path / data_name).read(), PIXELS)
+
+
+@pytest.mark.parametrize(
+    ("name", "data_name"), [("scene.hdr", "scene.img"), ("scene.img.hdr", "scene.img"), ("SCENE.HDR", "SCENE.DAT")]
+)
+def test_of_two_files_with_usual_names_one_is_found_without_a_look_at_the_others(
+    tmp_path, monkeypatch, name, data_name
+):
+    header = write(tmp_path, name=name, data_name=data_name)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "iterdir", Mock(side_effect=AssertionError("there may be thousands")))
+        for path in (header, tmp_path / data_name):
+            np.testing.assert_array_equal(open_cube(path).read(), PIXELS)
+        written(tmp_path / "new.img", PIXELS)
+
+
+def test_names_as_long_as_a_disk_allows_are_no_matter(tmp_path):
+    header = written(tmp_path / f"{'n' * 240}.hdr", PIXELS)
+    data = header.with_suffix(".img")
+    longer = data.rename(data.with_name("n" * 240 + "." + "m" * 14))
+    for path in (header, longer):
+        np.testing.assert_array_equal(open_cube(path).read(), PIXELS)
+
+
+def test_a_header_of_an_odd_case_is_found_by_its_data(tmp_path):
+    write(tmp_path, name="Scene.Hdr", data_name="scene.img")
+    np.testing.assert_array_equal(open_cube(tmp_path / "scene.img").read(), PIXELS)
 
 
 def test_a_header_may_carry_the_whole_name_of_its_data(tmp_path):

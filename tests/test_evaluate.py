@@ -13,14 +13,16 @@ from skimage.io import imread
 from skimage.metrics import peak_signal_noise_ratio
 
 from pdenet_cli import Radiometry, Survey, open_cube
+from pdenet_cli.cli.console import out
 from pdenet_cli.cli.evaluate import _gain
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.evaluation import study, trial, view
 from pdenet_cli.metrics import PROTOCOLS
-from pdenet_cli.models import Model, ModelSpec, save_model
+from pdenet_cli.models import Model, ModelSpec, load_model, save_model
 from pdenet_cli.networks.pdenet import PDENet, TemplateNet
 from pdenet_cli.pages.evaluation import evaluation_page
+from pdenet_cli.tools import truths
 from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.chances import plot_chances
@@ -40,7 +42,7 @@ truth, models = contests.truth, contests.models
 def test_models_stand_beside_bicubic_on_the_truth_made_coarse(truth, models):
     path, unit = truth
     evaluation = contest(models, ("chance", "plain")).run([path])
-    assert evaluation.systems == ("bicubic", "chance", "plain")
+    assert tuple(evaluation.scenes[0].systems) == ("bicubic", "chance", "plain")
     cropped = torch.from_numpy(unit[:, :48, :40])
     low = bicubic_down(cropped, 4)
     with torch.no_grad():
@@ -198,7 +200,7 @@ def test_a_scene_too_small_for_a_metric_does_not_take_it_from_the_others(pdenet,
     plain = written(tmp_path / "plain.hdr", np.full((3, 8, 8), 0.5, "<f4"))
     many, alone = (contest(models).run([truth[0], *more]) for more in ([small], []))
     assert many.partly == {"MSSIM": 1, "UIQI": 1}
-    for system in alone.systems:
+    for system in alone.means():
         assert many.means()[system]["MSSIM"] == pytest.approx(alone.means()[system]["MSSIM"])
     plainer = contest(models).run([truth[0], plain])
     assert plainer.partly["MPSNR"] == plainer.partly["CC"] == 1  # bicubic makes no error there
@@ -350,12 +352,32 @@ def test_the_table_says_what_its_mark_means(pdenet, truth, models):
     assert "gain: over bicubic, ! where worse" in ran.stdout
 
 
+def test_the_help_names_every_metric(pdenet):
+    said = pdenet("evaluate", "--help").stdout.replace(",", " ").split()
+    assert not {metric.name for metric in PROTOCOLS["pdenet"].metrics(4)} - {*said}
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("width", [80, 100])
+def test_every_metric_is_printed_except_on_a_narrow_terminal(pdenet, truth, monkeypatch, terminal, width):
+    monkeypatch.setattr(out, "_force_terminal", terminal)
+    monkeypatch.setattr(out, "_width", width)
+    said = pdenet("evaluate", "--model", "bicubic", "--protocol", "mcnet", truth[0]).stdout
+    left_out = {"UIQI"} if terminal and width == 80 else set()
+    assert {metric.name for metric in PROTOCOLS["mcnet"].metrics(4) if metric.name not in said} == left_out
+    assert "…" not in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
         (["--samples", "none"], 2, "--samples"),
         (["--pixel", "3", "4"], 2, "--html"),
         (["--pixel", "a", "4", "--html", "x.html"], 2, "--pixel a 4"),
+        (["--pixel", "3", "--html", "x.html"], 2, "pdenet: --pixel 3 --html: not a row and a column"),
+        (["--pixel", "--html", "x.html"], 2, "pdenet: --pixel --html x.html: not a row and a column"),
+        (["--html", "x.html", "--pixel", "3"], 2, "pdenet: --pixel 3: not a row and a column"),
+        (["--html", "x.html", "--pixel", "-3", "4"], 2, "pdenet: --pixel -3 4: not a row and a column"),
         (["--scale", "8"], 2, "x4"),
         (["--threads", "0"], 2, "--threads 0"),
         (["--model", "nowhere"], 4, "nowhere"),
@@ -397,10 +419,29 @@ def test_only_the_scene_that_a_model_has_learned_from_is_known_again_and_not_its
     with open_cube(path) as cube:
         fact = {"shape": list(cube.meta.shape()), "sha256": sha256_of(cube)}
     spec = ModelSpec("template", dataclasses.asdict(CONFIG), 4, {}, "test", data=(fact,))
-    assert trained_on(path, TruthSettings(), spec)
-    assert trained_on(path, TruthSettings(bands=slice(0, 2)), spec)
-    assert not trained_on(path, TruthSettings(part="lower-right"), spec)
-    assert not trained_on(path, TruthSettings(), dataclasses.replace(spec, data=({**fact, "sha256": "another"},)))
+    other = dataclasses.replace(spec, data=({**fact, "sha256": "another"},))
+    assert trained_on(path, TruthSettings(), [other, spec]) == [False, True]
+    assert trained_on(path, TruthSettings(bands=slice(0, 2)), [spec]) == [True]
+    assert trained_on(path, TruthSettings(part="lower-right"), [spec]) == [False]
+    smaller = dataclasses.replace(spec, data=({**fact, "shape": [1, 2, 3]},))
+    assert trained_on(path, TruthSettings(), [smaller, dataclasses.replace(spec, data=())]) == [False, False]
+
+
+def test_a_scene_is_hashed_once_for_all_models_and_only_if_one_of_them_knows_its_size(
+    truth, models, tmp_path, monkeypatch
+):
+    hashed = []
+    monkeypatch.setattr(truths, "sha256_of", lambda cube: hashed.append(cube.path) or "own")
+    contest(models, ("chance", "plain")).run([truth[0]])
+    assert not hashed
+    told, data = [], ({"shape": [5, 50, 41], "sha256": "own"},)
+    for name in ("chance", "plain"):
+        model = load_model(models[name])
+        told.append(str(tmp_path / f"{name}.safetensors"))
+        save_model(Path(told[-1]), dataclasses.replace(model, spec=dataclasses.replace(model.spec, data=data)))
+    notes = Benchmark(told, (1,), 0, "cpu", TruthSettings()).run([truth[0]]).notes
+    assert len(hashed) == 1
+    assert [note.split()[1] for note in notes if "trained on" in note] == ["chance", "plain"]
 
 
 @pytest.mark.parametrize(("scale", "part"), [(2, (27, 23, 26, 22)), (3, (27, 23, 27, 21)), (4, (27, 23, 24, 20))])

@@ -1,7 +1,9 @@
 """`pdenet evaluate ESTIMATE TRUTH`: scores that can be checked by hand, and files of every kind."""
 
+import collections
 import csv
 import dataclasses
+import itertools
 import json
 
 import h5py
@@ -12,6 +14,7 @@ from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
 from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.evaluation import view
+from pdenet_cli.formats.hdf5.guard import GuardedArray
 from pdenet_cli.georeference import Georeference
 from pdenet_cli.tools.evaluate import evaluate_files
 from pdenet_cli.tools.truths import TruthSettings, refuse_to_replace
@@ -102,7 +105,9 @@ def test_cubes_are_read_and_compared_as_the_user_says(truth, tmp_path):
         assert (done.scenes[0].rows, done.scenes[0].columns, len(done.scenes[0].bands)) == (50, 41, 3)
         assert done.scenes[0].share_left_out == pytest.approx(5 / 50)
         told = done.to_dict()
-        assert [told[name] for name in ("range", "bands", "nodata")] == [[0, high], [1, 4], -7]
+        assert (told["range"], told["nodata"]) == ([0, high], -7)
+        assert told["scenes"][0]["chosen_bands"] == [[1, 4]]
+        assert (told["variable"], told["axes"]) == ("mine", "rcb")
     assert rmse[1] == pytest.approx(2 * rmse[2], rel=0.01)
 
 
@@ -224,6 +229,40 @@ def test_blocks_of_any_size_give_the_same_scores(truth, tmp_path, monkeypatch):
     cut = evaluate_files(guess, path, None, TruthSettings(look=True)).scenes[0]
     assert cut.systems["guess.hdr"].values == pytest.approx(whole.systems["guess.hdr"].values, rel=1e-9)
     np.testing.assert_array_equal(cut.look.errors["guess.hdr"], whole.look.errors["guess.hdr"])
+
+
+@pytest.mark.parametrize("chunks", [(1, 150, 140), (4, 16, 16), (2, 1, 140)])
+@pytest.mark.parametrize("part", ["whole", "lower-right"])
+def test_a_compressed_truth_is_decoded_once_for_its_scores_and_once_for_its_pictures(
+    tmp_path, monkeypatch, chunks, part
+):
+    unit = smooth(4, 150, 140).astype("<f4")
+    guess = written(tmp_path / "guess.hdr", (unit * 0.9).astype("<f4"))
+    plain = written(tmp_path / "plain.hdr", unit)
+    with h5py.File(tmp_path / "packed.h5", "w") as file:
+        file.create_dataset("cube", data=unit, chunks=chunks, compression="gzip")
+    monkeypatch.setattr(view, "BLOCK_VALUES", 1)  # blocks of 64 x 64 pixels
+    monkeypatch.setattr("pdenet_cli.evaluation.look.LONGEST_SIDE", 60)
+    settings = TruthSettings(look=True, part=part, axes="brc")
+    expected = evaluate_files(guess, plain, None, settings).scenes[0]
+    read, decoded = GuardedArray.__getitem__, []
+
+    def counted(array, key):
+        ends = zip(key, array.shape, chunks, strict=True)
+        touched = [range(s.indices(size)[0] // chunk, -(-s.indices(size)[1] // chunk)) for s, size, chunk in ends]
+        decoded.extend(itertools.product(*touched))
+        return read(array, key)
+
+    monkeypatch.setattr(GuardedArray, "__getitem__", counted)
+    for strip in (view.STRIP_BYTES, 4 * 140 * 4 * 100):  # all rows, or 100 of them
+        decoded.clear()
+        monkeypatch.setattr(view, "STRIP_BYTES", strip)
+        found = evaluate_files(guess, tmp_path / "packed.h5", None, settings).scenes[0]
+        assert found.systems["guess.hdr"].values == expected.systems["guess.hdr"].values
+        np.testing.assert_array_equal(found.look.errors["guess.hdr"], expected.look.errors["guess.hdr"])
+        np.testing.assert_array_equal(found.look.spectra["truth"], expected.look.spectra["truth"])
+        often = max(collections.Counter(decoded).values())
+        assert often <= 3 if strip > 1e6 else often <= 9  # once by the survey, and in parts for single spectra
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (3, 1, 1), (1, 1, 5)])

@@ -44,6 +44,7 @@ def test_the_example_is_described(pdenet):
     assert ran.returncode == 0, ran.stderr
     for words in ("200 bands, 72 rows, 72 columns", "uint16 BIL", "400.02 to 2498.96 Nanometers", "288 x 288"):
         assert words in ran.stdout
+    assert ran.stdout.count("33.2 MB") == 1  # of the x4 output
 
 
 def test_json_holds_the_same_facts(pdenet):

@@ -57,8 +57,9 @@ def test_a_model_comes_back_as_it_was_saved(saved):
 
 def test_a_notebook_shows_a_model_in_a_line(saved):
     path, model = saved
-    assert repr(load_model(path)) == "Model(tiny-x4: pdenet x4, 0 steps)"
-    assert repr(replace(model, spec=replace(SPEC, steps=12000))) == "Model(unnamed: pdenet x4, 12,000 steps)"
+    assert repr(load_model(path)) == "Model(tiny-x4: pdenet x4)"
+    # The last of several runs may have been a short one, so its steps say little of the model.
+    assert repr(replace(model, spec=replace(SPEC, steps=6))) == "Model(unnamed: pdenet x4)"
 
 
 def test_training_tensors_do_not_disturb_a_reader(saved):

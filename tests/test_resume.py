@@ -10,12 +10,14 @@ import time
 from pathlib import Path
 from unittest.mock import Mock
 
+import h5py
 import imagecodecs
 import numpy as np
 import pytest
 
-from pdenet_cli import open_cube
+from pdenet_cli import Cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
+from pdenet_cli.formats import raw
 from pdenet_cli.models import bicubic_model, load_model
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.summaries import Question
@@ -178,6 +180,37 @@ def test_what_is_done_stays_where_the_scene_cannot_be_read_for_a_while(make_cube
         np.testing.assert_array_equal(one.read(), other.read())
 
 
+@pytest.mark.parametrize("done", [0, 2])
+def test_what_is_done_stays_where_the_disk_fills_up(make_cube, tmp_path, monkeypatch, done):
+    scene, _ = make_cube("a.tif", rows=24, columns=12)
+    posterior, out = Posterior(bicubic_model(2), 1), tmp_path / "fine.tif"
+    write, count = Cube.write, []
+
+    def failing(*words):
+        count.append(words)
+        if len(count) > done:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(*words)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Cube, "write", failing)
+        says = "kept: continue with --resume" if done else "No partial file was left"
+        with pytest.raises(OutputError, match=rf"cannot be written \(No space left on device\)\. .*{says}\.$"):
+            list(sharpen.Job(scene, out, posterior, sharpen.Settings(tile=6)).run())
+    assert bool(list(tmp_path.glob(".*"))) == bool(done)
+    again = sharpen.Settings(tile=6, resume=True)
+    if done:  # still no room, which is met on opening what there is
+        with monkeypatch.context() as patched:
+            patched.setattr(raw, "_reserved", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+            with pytest.raises(OutputError, match=r"No space left.* kept: continue with --resume\.$"):
+                list(sharpen.Job(scene, out, posterior, again).run())
+    steps = sharpen.Job(scene, out, posterior, again).run()
+    assert next(steps) == (done, 8)
+    list(steps)
+    list(sharpen.Job(scene, tmp_path / "whole.tif", posterior, sharpen.Settings()).run())
+    assert out.read_bytes() == (tmp_path / "whole.tif").read_bytes()
+
+
 def test_finished_results_among_the_scenes_are_left_by_resume(pdenet, make_cube, tmp_path):
     scene, _ = make_cube("a.tif", rows=12, columns=12)
     words = ("--model", "bicubic", "--scale", 2, "-o", tmp_path)
@@ -271,6 +304,34 @@ def test_only_the_run_that_was_broken_off_is_resumed(scene, models, tmp_path, se
     again = run({"resume": True}, {})
     assert next(again) == (0, 1)
     again.close()
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"), [({"variable": "b"}, "variable"), ({"axes": "bcr"}, "axes"), ({"axes": "rcb"}, "shape")]
+)
+def test_a_scene_that_is_read_in_another_way_is_another_run(tmp_path, changed, word):
+    scene, posterior = tmp_path / "two.h5", Posterior(bicubic_model(2), 1)
+    with h5py.File(scene, "w") as file:
+        for name in "ab":
+            file[name] = np.random.default_rng(ord(name)).integers(0, 99, (4, 12, 12), np.int16)
+    asked = {"variable": "a", "axes": "brc", "tile": 6}
+
+    def run(name, **changes):
+        return sharpen.Job(scene, tmp_path / name, posterior, sharpen.Settings(**asked | changes)).run()
+
+    begun = run("fine.tif")
+    next(begun), next(begun)
+    begun.close()
+    with pytest.raises(OutputError, match=rf"differs in (\w+, )*{word}\b"):
+        next(run("fine.tif", resume=True, **changed))
+    rest = run("fine.tif", resume=True)
+    assert next(rest) == (1, 4)
+    list(rest)
+    with pytest.raises(OutputError, match="exists"):  # the result of another run is not taken for this one's
+        list(run("fine.tif", resume=True, **changed))
+    assert list(run("fine.tif", resume=True)) == []
+    told = json.loads((tmp_path / "fine.report.json").read_text())["job"]
+    assert (told["variable"].strip("/"), told["axes"], told["shape"]) == ("a", "brc", [4, 12, 12])
 
 
 def test_what_is_done_is_not_done_again(make_cube, tmp_path, monkeypatch):

@@ -141,7 +141,7 @@ def test_only_the_chosen_bands_of_cubes_are_learned_from(cubes, tmp_path, pdenet
     words = ("train", cubes / "a.hdr", "-o", tmp_path / "m.safetensors", "--steps", 2, *COMMAND)
     assert pdenet(*words, "--bands", "2:9").returncode == 0
     (fact,) = load_model(tmp_path / "m.safetensors").spec.data
-    assert (fact["bands"], fact["bands_used"], fact["shape"]) == ([2, 9], 7, [12, 64, 72])
+    assert (fact["bands"], fact["bands_used"], fact["shape"]) == ([[2, 9]], 7, [12, 64, 72])
     ran = pdenet(*words, "--bands", "2:8", "--resume")
     assert (ran.returncode, "different cubes or bands" in ran.stderr) == (2, True)
     ran = pdenet(*words, "--bands", "six", "--overwrite")

@@ -88,6 +88,11 @@ def test_the_order_of_the_pixels_in_the_file_does_not_matter(data, length, rando
     np.testing.assert_allclose(one.curve, other.curve, atol=1e-7)
 
 
+def pooled_band(uncertainty, squares):
+    said, met = Pool.bins_by_root(uncertainty**2), Pool.bins_by_root(squares)
+    return Pool.of(said, uncertainty**2, met, squares), said, met
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_pool_of_bands_gives_the_curves_of_all_their_values(tied):
     rng = np.random.default_rng(0)
@@ -95,14 +100,36 @@ def test_a_pool_of_bands_gives_the_curves_of_all_their_values(tied):
     squares = (uncertainty * rng.normal(size=uncertainty.shape)) ** 2
     if tied:  # sure of the first band, wrongly
         uncertainty[0] = 0
-    pool = Pool()
-    for band in range(3):
-        pool.add(uncertainty[band], squares[band])
-    pooled, exact = pool.finished(), Sparsification.of(uncertainty.ravel(), squares.ravel())
+    one, two, three = (pooled_band(uncertainty[band], squares[band])[0] for band in range(3))
+    pooled, exact = (one + two + three).sparsification(), Sparsification.of(uncertainty.ravel(), squares.ravel())
     np.testing.assert_allclose(pooled.curve, exact.curve, rtol=0.02)
     np.testing.assert_allclose(pooled.oracle, exact.oracle, rtol=0.02, atol=1e-5)
     assert pooled.random == pytest.approx(exact.random)
     assert pooled.share == pytest.approx(exact.share, abs=2e-3)
+
+
+@pytest.mark.parametrize("count", [7, 105, 20_000])
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_bins_of_a_band_give_what_its_values_give_in_order(count, tied):
+    rng = np.random.default_rng(count)
+    uncertainty = rng.gamma(2.0, 0.01, count)
+    squares = (uncertainty * rng.normal(size=count)) ** 2
+    if tied:
+        uncertainty = np.round(uncertainty, 2) + 0.005
+        squares[::3] = 0
+    pool, said, met = pooled_band(uncertainty, squares)
+    binned, exact = pool.sparsification(), Sparsification.of(uncertainty, squares)
+    assert [binned.share, binned.ause, binned.aurg] == pytest.approx(
+        [exact.share, exact.ause, exact.aurg], rel=2e-3, abs=1e-5
+    )
+    assert pool.spearman(said, met) == pytest.approx(spearmanr(uncertainty, squares).statistic, abs=1e-3)
+    if not tied:  # equal uncertainties may be in any order, which changes the errors of a tenth
+        assert pool.ence() == pytest.approx(ence(uncertainty, squares), abs=2e-3)
+
+
+def test_bins_without_an_order_or_a_size_have_no_measure_of_it():
+    pool, said, met = pooled_band(np.zeros(50), np.ones(50))
+    assert np.isnan([pool.spearman(said, met), pool.ence(), pool.sparsification().share]).all()
 
 
 @given(st.data(), lengths)
@@ -288,7 +315,7 @@ def evaluated(models, truths):
 
 
 def test_every_model_with_samples_is_judged_and_the_others_are_only_scored(evaluated):
-    assert evaluated.systems == ("bicubic", "calibrated", "bare", "plain")
+    assert tuple(evaluated.scenes[0].systems) == ("bicubic", "calibrated", "bare", "plain")
     assert list(evaluated.trusts()) == ["calibrated", "bare"]
     told = json.loads(json.dumps(evaluated.to_dict()))
     means = told["uncertainty"]["calibrated"]
@@ -300,6 +327,26 @@ def test_every_model_with_samples_is_judged_and_the_others_are_only_scored(evalu
     rows = list(csv.DictReader(io.StringIO(evaluated.to_csv())))
     found = [row for row in rows if row["metric"] == "interval coverage" and row["system"] == "calibrated"]
     assert len(found) == 2 * (1 + 3)  # each scene and each of its bands
+
+
+def test_coverage_and_its_unit_agree_wherever_they_are_told(evaluated, pdenet, models, truths):
+    told = json.loads(json.dumps(evaluated.to_dict()))
+    coverage = told["scenes"][0]["uncertainty"]["calibrated"]["values"]["interval coverage"]
+    assert 0 < coverage <= 1
+    assert told["measures"]["interval coverage"]["unit"] == "fraction"
+    rows = list(csv.DictReader(io.StringIO(evaluated.to_csv())))
+    units = {row["metric"]: row["unit"] for row in rows}
+    assert (units["interval coverage"], units["interval width"]) == ("fraction", "the file's units")
+    listed = next(row for row in rows if row["metric"] == "interval coverage" and row["system"] == "calibrated")
+    assert float(listed["value"]) == coverage
+    page = evaluation_page(evaluated)
+    assert "<th>coverage<span>%</span></th><th>width<span>the file&#x27;s units</span></th>" in page
+    assert f"<td>{100 * coverage:.1f}</td>" in page
+    words = ("--model", models["calibrated"], "--uncertainty", "--samples", 4)
+    lines = pdenet("evaluate", *words, truths[0]).stdout.splitlines()
+    heads = next(i for i, line in enumerate(lines) if line.split()[:2] == ["coverage", "width"])
+    assert lines[heads + 1].split()[:5] == ["scene", "%", "the", "file's", "units"]
+    assert lines[heads + 2].split()[1] == f"{100 * coverage:.1f}"
 
 
 def test_scores_are_those_of_an_evaluation_without_uncertainty(evaluated, models, truths):

@@ -1,18 +1,15 @@
-"""The page and picture of `pdenet uncertainty`: what they hold is what the cubes hold, and a browser shows it."""
+"""The page of `pdenet uncertainty`: what it holds is what the cubes hold."""
 
 import dataclasses
-import io
 import json
 import re
 import zlib
-from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skimage.color import rgb2lab
 from skimage.io import imread
 
 from pdenet_cli import CubeMeta, create_cube, open_cube
@@ -20,78 +17,24 @@ from pdenet_cli.cube import Cube
 from pdenet_cli.models import Model, ModelSpec, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet
 from pdenet_cli.pages import overview as overviews
-from pdenet_cli.pages.chart import ordinal
-from pdenet_cli.pages.overview import (
-    Coarse,
-    MapOverview,
-    Overview,
-    Packed,
-    Spectra,
-    breaks,
-    packed,
-    round_levels,
-    shares_above,
-    spectra_of,
-)
-from pdenet_cli.pages.risk import risk_png
-from pdenet_cli.pages.uncertainty import Facts, MapFacts, from_cubes, share_text, uncertainty_page
-from pdenet_cli.picture import coloured, map_quicklook, quicklook
+from pdenet_cli.pages.overview import Coarse, MapOverview, Overview, Packed, Spectra, breaks, packed, spectra_of
+from pdenet_cli.pages.uncertainty import Facts, MapFacts, from_cubes
+from pdenet_cli.picture import map_quicklook, quicklook
 from pdenet_cli.report import Report
 from pdenet_cli.tools.page import _notes
-from tests.browser import Browser, needs_browser
 from tests.conftest import calibration
-
-STD = MapFacts("std", "standard deviation of the samples")
-SHARE = MapFacts("share", "samples that differ", "percent")
-FACTS = Facts("field", "general-x4", 8, (STD,), level=0.9)
-BOTH = dataclasses.replace(FACTS, maps=(STD, SHARE))
-SCALE = 4
-WAVES = (450.0, 500.0, 550.0, 600.0, 650.0, 700.0)
-ROWS, COLUMNS = 40, 60
-
-
-def in_memory(pixels, **meta):
-    pixels = np.asarray(pixels)
-    return Cube("cube", CubeMeta(*pixels.shape, pixels.dtype, **meta), pixels)
-
-
-def some_cubes(rows=ROWS, columns=COLUMNS, bands=6, seed=0):
-    """An input, a mean of 16-bit numbers, the ends of its interval, its std, and that merged, and another merged
-    map; a corner has no data.
-    """
-    rng = np.random.default_rng(seed)
-    y, x = np.mgrid[:rows, :columns]
-    mean = np.stack([2000 + 30 * x + 10 * y + 100 * b for b in range(bands)]).astype("<u2")
-    std = (rng.gamma(2.0, 20.0, (bands, rows, columns)) + 3 * x).astype("<f4")
-    std[:, :5, :8] = np.nan
-    mean[:, :5, :8] = 0
-    merged = np.sqrt((std.astype("f8") ** 2).mean(0))[None].astype("<f4")
-    coarse = mean[:, ::SCALE, ::SCALE] + rng.integers(1, 900, (bands, 1, 1)).astype("<u2")
-    coarse[:, :2, :2] = 0
-    told = dict(wavelengths=WAVES[:bands], wavelength_units="nm") if bands <= len(WAVES) else {}
-    return dict(
-        input=in_memory(coarse, nodata=0, **told),
-        mean=in_memory(mean, nodata=0, **told),
-        low=in_memory((mean - 3 * std).astype("<f4"), nodata=float("nan")),
-        high=in_memory((mean + 2 * std).astype("<f4"), nodata=float("nan")),
-        std=in_memory(std, nodata=float("nan")),
-        risk=in_memory(merged, nodata=float("nan")),
-        share=in_memory((y % 7 + x[None] / columns).astype("<f4"), nodata=float("nan")),
-    )
-
-
-def page_of(cubes, facts=FACTS):
-    maps = [cubes["risk"], cubes["share"]][: len(facts.maps)]
-    return from_cubes(cubes["input"], cubes["mean"], maps, facts, (cubes["low"], cubes["high"]))
-
-
-def spectra_with(cubes, *maps, **words):
-    return Spectra.of(cubes["mean"], [cubes[name] for name in maps or ("risk",)], cubes["input"], **words)
-
-
-def facts_in(text):
-    """What a page tells its script."""
-    return json.loads(re.search(r'id="facts">(.*?)</script>', text)[1])
+from tests.uncertainty_pages import (
+    BOTH,
+    COLUMNS,
+    FACTS,
+    ROWS,
+    WAVES,
+    facts_in,
+    in_memory,
+    page_of,
+    some_cubes,
+    spectra_with,
+)
 
 
 def unpacked(parcel, shape, maps, coarse):
@@ -300,93 +243,6 @@ def test_a_map_with_a_single_bright_pixel_has_a_colour_for_it():
     assert MapOverview.of(in_memory(risk), 1).top == 7
 
 
-# Levels.
-
-
-@given(st.lists(st.floats(2**-20, 2**20, width=32), min_size=1, max_size=40), st.integers(1, 7))
-@settings(deadline=None)
-def test_levels_are_inside_the_map_and_shares_do_not_depend_on_the_cut(values, parts):
-    risk = np.array([[*values, np.nan]], np.float32)
-    levels = round_levels(risk)
-    assert 1 <= len(levels) <= overviews.MOST_LEVELS
-    assert list(levels) == sorted(set(levels))
-    whole = shares_above(iter([risk]), levels)
-    assert whole == shares_above(iter(np.array_split(risk, parts, axis=1)), levels)
-    for level, share in whole:
-        assert share == pytest.approx(np.mean(np.array(values, np.float32) > level))
-
-
-def test_levels_are_round_numbers():
-    assert round_levels(np.array([[0.03, 0.7, 4.2]], np.float32)) == (0.1, 0.2, 0.5, 1, 2)
-    assert round_levels(np.zeros((2, 2), np.float32)) == ()
-
-
-@pytest.mark.parametrize(
-    ("share", "text"), [(0, "0.00 %"), (1e-6, "under 0.01 %"), (0.999999, "over 99.99 %"), (0.125, "12.50 %")]
-)
-def test_no_share_is_called_none_or_all_that_is_not(share, text):
-    assert share_text(share) == text
-
-
-def test_ordinals():
-    assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 22, 103, 113)] == [
-        *("1st", "2nd", "3rd", "4th", "11th", "12th", "22nd", "103rd", "113th")
-    ]
-
-
-# Colours.
-
-
-def test_colours_grow_lighter_with_the_value_so_that_all_eyes_and_a_grey_printer_show_it():
-    lightness = rgb2lab(coloured(np.linspace(0, 1, 256, dtype=np.float32)[None], 1.0))[0, :, 0]
-    assert (np.diff(lightness) > -0.5).all()  # 8-bit colours round
-    assert lightness[-1] - lightness[0] > 60
-
-
-def test_nothing_is_hatched_grey_that_is_no_colour_of_the_scale():
-    picture = coloured(np.full((8, 8), np.nan), 1.0)
-    assert len(np.unique(picture)) == 2
-    assert (np.ptp(picture.astype(int), axis=-1) == 0).all()
-
-
-@pytest.mark.parametrize("shape", [(60, 80), (400, 20), (20, 400), (1, 1)])
-def test_the_picture_has_the_map_a_colour_bar_and_a_legend_for_nothing(shape):
-    risk = np.linspace(0, 5, shape[0] * shape[1], dtype=np.float32).reshape(shape)
-    whole = imread(io.BytesIO(risk_png(risk, "field: std", "std, the file's units")))
-    low, high = (coloured(np.array([[v]]), 1.0)[0, 0] for v in (0.0, 1.0))
-    for colour in (low, high):  # both ends are there, in the map or in the bar
-        assert (np.abs(whole[..., :3].astype(int) - colour).sum(-1) < 12).sum() > 50
-    risk[: shape[0] // 2] = np.nan
-    holed = imread(io.BytesIO(risk_png(risk, "field: std", "std, the file's units")))
-    grey = (np.abs(holed[..., :3].astype(int) - 204).max(-1) < 3).sum()
-    assert grey > (np.abs(whole[..., :3].astype(int) - 204).max(-1) < 3).sum() or shape == (1, 1)
-
-
-def test_the_axes_of_the_picture_count_the_pixels_of_the_scene():
-    risk = np.ones((20, 30), np.float32)
-    every, third = (imread(io.BytesIO(risk_png(risk, "field", "std", step))) for step in (1, 3))
-    assert every.shape == third.shape
-    assert (every != third).any(-1).mean() > 1e-4  # other numbers along the axes
-
-
-def test_a_name_with_dollars_is_no_formula():
-    assert risk_png(np.ones((4, 5), np.float32), "field$1_$^.hdr: std", "std")
-
-
-def test_a_name_in_letters_that_the_font_lacks_is_no_warning(recwarn):
-    assert risk_png(np.ones((4, 5), np.float32), "田野.hdr: std", "std")
-    assert not [warning for warning in recwarn if "Glyph" in str(warning.message)]
-
-
-def test_an_empty_map_makes_a_picture_and_a_page():
-    cubes = some_cubes()
-    empty = in_memory(np.full((1, ROWS, COLUMNS), np.nan, "<f4"), nodata=float("nan"))
-    assert risk_png(empty.read()[0], "field", "std")
-    cubes["risk"] = empty
-    text = page_of(cubes)
-    assert "0 or empty everywhere" in text
-
-
 # The page.
 
 
@@ -415,6 +271,11 @@ def test_the_page_is_the_same_from_files_of_any_order_of_axes(tmp_path):
                 written.write(meta.window, cube.read())
             stored[name] = open_cube(tmp_path / f"{interleave}_{name}.hdr")
         assert page_of(stored) == want
+
+
+def test_a_page_of_one_map_has_nothing_to_switch():
+    assert "<select" not in page_of(some_cubes())
+    assert page_of(some_cubes(), BOTH).count("<option") == 2
 
 
 # The command.
@@ -477,268 +338,3 @@ def test_a_page_that_exists_is_not_replaced_unasked_and_none_is_made_unwanted(ma
     assert page.read_text() == "mine"
     assert pdenet(*command, "--overwrite").returncode == 0
     assert page.read_text().startswith("<!doctype html>")
-
-
-# A browser.
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp("browser"))
-    yield browser
-    browser.close()
-
-
-@pytest.fixture
-def opened(browser, tmp_path):
-    """Writes a page of some cubes and opens it, at an address within it."""
-
-    def open_page(cubes, where="", facts=FACTS, longest=overviews.LONGEST_SIDE, most=overviews.MOST_VALUES):
-        names = ("risk", "share")[: len(facts.maps)]
-        interval = cubes["low"], cubes["high"]
-        spectra = spectra_with(cubes, *names, interval=interval, level=facts.level, most_values=most)
-        overview = Overview.of(cubes["mean"], [cubes[name] for name in names], longest)
-        text = uncertainty_page(overview, spectra, facts)
-        path = tmp_path / "page with a space.html"
-        path.write_text(text, encoding="utf-8")
-        browser.complaints.clear()
-        browser.requests.clear()
-        browser.ask("Page.navigate", url="about:blank")
-        browser.open(path.as_uri() + where, 'document.body?.dataset.ready === "yes"')
-        return browser
-
-    return open_page
-
-
-VIEW = "#views > :nth-child({}) figure:not([hidden]) .view"
-
-
-def drawn(browser):
-    return browser.value('document.querySelector("#chart .mean").getAttribute("points")')
-
-
-@needs_browser
-def test_a_click_on_a_pixel_shows_its_spectrum(opened):
-    cubes = some_cubes()
-    page = opened(cubes)
-    before = drawn(page)
-    row, column = 30, 12
-    page.click(VIEW.format(2), (column + 0.5) / COLUMNS, (row + 0.5) / ROWS)
-    assert page.text("#told").startswith(
-        f"Row {row}, column {column}: std {cubes['risk'].read()[0, row, column]:.3f}"[:-2]
-    )
-    assert drawn(page) != before
-    assert page.value("location.hash") == f"#{row},{column}"
-    page.value('document.getElementById("numbers").open = true')
-    page.wait('document.querySelectorAll("#listed tr").length === 6')
-    cells = page.value(
-        '[...document.querySelectorAll("#listed tr")].map(r => [...r.cells].map(c => +c.textContent))'
-    )
-    for band, (place, *told) in enumerate(cells):
-        wanted = [cubes[name].read()[band, row, column] for name in ("mean", "low", "high")]
-        wanted.append(cubes["input"].read()[band, row // SCALE, column // SCALE])
-        assert place == WAVES[band]
-        assert told == pytest.approx(wanted, abs=1.5)  # a step of the band's range, then whole numbers
-    assert page.complaints == []
-    assert all(address.startswith(("file:", "data:", "blob:")) for address in page.requests)
-
-
-@needs_browser
-def test_a_pixel_is_ranked_among_all_others_and_bands_without_wavelengths_have_whole_numbers(opened):
-    cubes = some_cubes()
-    cubes["mean"].meta = dataclasses.replace(cubes["mean"].meta, wavelengths=None, wavelength_units=None)
-    page = opened(cubes, where="#30,12")
-    merged = cubes["risk"].read()[0]
-    share = np.floor(1000 * (merged[np.isfinite(merged)] < merged[30, 12]).mean()) / 10
-    assert page.text("#told").endswith(f"more than in {share:g} % of the pixels")
-    labels = page.value(
-        '[...document.querySelectorAll("#drawing text[text-anchor=middle]")].map(t => t.textContent)'
-    )
-    assert labels == ["0", "1", "2", "3", "4", "5"]
-
-
-@needs_browser
-def test_arrow_keys_move_the_pixel_and_stop_at_the_edge(opened):
-    page = opened(some_cubes(), "#20,30")
-    assert page.text("#told").startswith("Row 20, column 30:")
-    page.press("Tab")
-    assert page.value("document.activeElement.id") == "views"
-    before = drawn(page)
-    page.press("ArrowRight")
-    assert page.text("#told").startswith("Row 20, column 31:")
-    assert drawn(page) != before
-    page.press("ArrowDown", shift=True)
-    assert page.text("#told").startswith("Row 30, column 31:")
-    for _ in range(3):
-        page.press("ArrowDown", shift=True)
-    assert page.value("location.hash") == "#39,31"
-    assert page.complaints == []
-
-
-@needs_browser
-def test_the_pointer_shows_a_pixel_in_both_pictures_and_gives_way_to_the_chosen_one(opened):
-    page = opened(some_cubes(), "#20,30")
-    chosen = drawn(page)
-    page.move(VIEW.format(1), 50.5 / COLUMNS, 8.5 / ROWS)
-    page.wait('document.getElementById("told").textContent.startsWith("Row 8, column 50:")')
-    assert drawn(page) != chosen
-    places = page.value('[...document.querySelectorAll(".view .down")].map(line => line.style.left)')
-    assert places[0] == places[1] == f"{100 * 50.5 / COLUMNS:.4f}%"
-    page.move("h1", 0.5, 0.5)
-    page.wait('document.getElementById("told").textContent.startsWith("Row 20, column 30:")')
-    assert drawn(page) == chosen
-
-
-@needs_browser
-def test_the_pointer_over_the_spectrum_tells_a_band(opened):
-    cubes = some_cubes()
-    page = opened(cubes, "#20,30")
-    page.move("#chart", 0.97, 0.5)
-    told = page.text("#told-band")
-    mean = cubes["mean"].read()[-1, 20, 30]
-    assert told.startswith(f"700 nm (band 5): {mean}; 90 % interval: ")
-    assert told.endswith(f"; input: {cubes['input'].read()[-1, 20 // SCALE, 30 // SCALE]}")
-
-
-@needs_browser
-def test_a_pixel_without_data_says_so(opened):
-    page = opened(some_cubes(), "#2,2")
-    assert page.text("#told") == "Row 2, column 2: no data"
-    assert page.value('document.querySelectorAll("#chart .mean").length') == 0
-    assert page.complaints == []
-
-
-@needs_browser
-@pytest.mark.parametrize("where", ["", "#x", "#9999,9999", "#-1,2"])
-def test_any_address_opens(opened, where):
-    page = opened(some_cubes(), where)
-    assert re.match(r"Row \d+, column \d+:", page.text("#told"))
-    assert page.complaints == []
-
-
-SEEN = '[...document.querySelectorAll("[data-map]")].filter(e => e.checkVisibility()).map(e => e.dataset.map)'
-
-
-@needs_browser
-def test_the_keyboard_switches_between_maps_each_with_its_picture_scale_and_shares(opened):
-    cubes = some_cubes()
-    page = opened(cubes, "#20,30", BOTH)
-    assert page.value(SEEN) == ["0", "0"]
-    spectrum = drawn(page)
-    page.press("Tab")
-    page.press("Tab")
-    assert page.value("document.activeElement.id") == "map"
-    assert page.value("document.activeElement.labels[0].textContent") == "Map"
-    page.press("ArrowDown")
-    page.wait(f"{SEEN}.join() === '1,1'")
-    merged = cubes["share"].read()[0]
-    share = np.floor(1000 * (merged < merged[20, 30]).mean()) / 10
-    told = f"Row 20, column 30: share {merged[20, 30]:g} %, more than in {share:g} % of the pixels"
-    assert page.text("#told") == told  # the arrow key has not moved the pixel
-    assert drawn(page) == spectrum
-    assert page.text("figure:not([hidden])[data-map] figcaption") == "share: samples that differ"
-    assert page.text("figure:not([hidden])[data-map] .bar > span").endswith(", percent")
-    assert "share, percent" in page.text("div:not([hidden])[data-map] caption")
-    page.click(VIEW.format(2), 10.5 / COLUMNS, 8.5 / ROWS)
-    assert page.text("#told").startswith("Row 8, column 10: share ")
-    page.press("Tab", shift=True)
-    assert page.complaints == []
-    assert all(address.startswith(("file:", "data:", "blob:")) for address in page.requests)
-
-
-@needs_browser
-def test_a_page_always_opens_with_its_first_map(opened):
-    page = opened(some_cubes(), "#20,30", BOTH)
-    choose = (
-        'const pick = document.getElementById("map"); pick.value = "1"; pick.dispatchEvent(new Event("change"))'
-    )
-    page.value(f"{{ {choose} }}")
-    assert page.value(SEEN) == ["1", "1"]
-    page.value("{ delete document.body.dataset.ready; location.reload() }")
-    page.wait('document.body?.dataset.ready === "yes"')
-    assert page.value(SEEN) == ["0", "0"]
-    assert page.value('document.getElementById("map").value') == "0"
-    assert page.value("localStorage.length + sessionStorage.length + document.cookie.length") == 0
-
-
-def test_a_page_of_one_map_has_nothing_to_switch():
-    assert "<select" not in page_of(some_cubes())
-    assert page_of(some_cubes(), BOTH).count("<option") == 2
-
-
-@needs_browser
-def test_the_input_pixel_around_the_place_is_a_line_of_its_own_with_a_name(opened):
-    page = opened(some_cubes(), "#20,30")
-    lines = '[...document.querySelectorAll("#drawing polyline")].map(line => line.getAttribute("class"))'
-    assert page.value(lines) == ["input", "mean"]
-    own = 'document.querySelector("#drawing .input").getAttribute("points")'
-    there = page.value(own)
-    assert there != drawn(page)
-    style = "(kind => getComputedStyle(document.querySelector('#drawing .' + kind)).strokeDasharray)"
-    assert page.value(f"{style}('input')") != page.value(f"{style}('mean')")
-    assert "input, the pixel around this place" in page.text(".key")
-    page.value("choose(23, 31)")  # the same pixel of the input: on the same axis, the same line
-    page.value('document.getElementById("same").click()')
-    there = page.value(own)
-    page.value("choose(20, 28)")
-    assert page.value(own) == there
-    page.value("choose(24, 28)")
-    assert page.value(own) != there
-    assert page.complaints == []
-
-
-@needs_browser
-def test_the_labels_of_the_spectrum_can_be_read_in_a_narrow_window(opened):
-    page = opened(some_cubes())
-    for width in (1280, 400):
-        page.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
-        page.wait("chart.viewBox.baseVal.width === chart.clientWidth")
-        labels = page.value(
-            '[...document.querySelectorAll("#drawing text[text-anchor=middle]")]'
-            ".map(text => text.getBoundingClientRect().toJSON())"
-        )
-        assert len(labels) >= 3
-        assert all(label["height"] >= 12 for label in labels)
-        assert all(one["right"] + 4 < other["left"] for one, other in pairwise(labels))
-    page.ask("Emulation.clearDeviceMetricsOverride")
-
-
-@needs_browser
-def test_thinned_spectra_are_those_of_the_pixels_that_the_page_names(opened):
-    cubes = some_cubes()
-    page = opened(cubes, longest=25, most=len(WAVES) * 300)  # pictures of every 3rd pixel, spectra of other ones
-    step = page.value("facts.step")
-    assert step == 3
-    page.click(VIEW.format(1), 0.6, 0.7)
-    row, column = map(int, re.match(r"Row (\d+), column (\d+)", page.text("#told")).groups())
-    assert row % step == column % step == 0
-    assert abs(row - 0.7 * ROWS) <= 2 * step
-    assert abs(column - 0.6 * COLUMNS) <= 2 * step
-    told = float(re.search(r"std ([\d.]+)", page.text("#told"))[1])
-    assert told == pytest.approx(cubes["risk"].read()[0, row, column], rel=1e-3)
-
-
-@needs_browser
-def test_nothing_sticks_out_of_a_narrow_window(opened):
-    page = opened(some_cubes())
-    for width in (1280, 400):
-        page.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
-        assert page.value("document.documentElement.scrollWidth <= innerWidth")
-    page.ask("Emulation.clearDeviceMetricsOverride")
-    assert page.value("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
-
-
-@needs_browser
-@pytest.mark.parametrize("size", [1e-9, 1.2e-6, 1e-4, 7e-5, 2.4e-4, 1e-2, 1, 123, 5e4])
-def test_labels_of_the_colour_scale_never_meet(opened, size):
-    cubes = some_cubes()
-    cubes["risk"] = in_memory((size * cubes["risk"].array).astype("<f4"), nodata=float("nan"))
-    page = opened(cubes)
-    for width in (1280, 780, 320):
-        page.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
-        texts = '[...document.querySelectorAll(".bar div span, .bar > span")]'
-        *labels, end = page.value(f"{texts}.map(text => text.getBoundingClientRect().toJSON())")
-        assert len(labels) >= 3
-        assert all(one["right"] + 4 < other["left"] for one, other in pairwise(labels))
-        assert all(end["top"] >= label["bottom"] or end["bottom"] <= label["top"] for label in labels)
-    page.ask("Emulation.clearDeviceMetricsOverride")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import err, out, time_text
+from pdenet_cli.cli.console import err, out, say, tile_progress, time_text
 from pdenet_cli.cli.parsing import settings_of
 from pdenet_cli.errors import BatchError
 
@@ -72,9 +73,7 @@ def calibrate(
 
     use_threads(threads)
     settings = settings_of(TruthSettings, context)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
-    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
-        task = progress.add_task("", total=None)
+    with tile_progress() as watch:
         done = calibrate_model(
             model,
             scenes,
@@ -86,8 +85,8 @@ def calibrate(
             delta=delta,
             certify=certify,
             overwrite=overwrite,
-            watch=lambda text, n, of: progress.update(task, description=escape(text), completed=n, total=of),
-            say=lambda text: err.print(f"[yellow]{escape(text)}[/]"),
+            watch=watch,
+            say=say,
         )
     if as_json:
         print(json.dumps(done.to_dict(), indent=2))
@@ -110,15 +109,9 @@ def _show(done: Calibrated) -> None:
     for head in ("covered\n%", "covered if held out\n%", "mean width\n0..1"):
         table.add_column(head, justify="right")
     for scene in made.scenes:
-        held = (scene[name] for name in ("coverage", "unseen"))
-        shares = ("–" if share is None else f"{100 * share:.1f}" for share in held)
-        table.add_row(escape(scene["name"]), *shares, f"{scene['width']:.4f}")
+        table.add_row(escape(scene["name"]), *_scene_texts(scene))
     if len(made.scenes) > 1:
-        means = {
-            name: sum(s[name] for s in made.scenes) / len(made.scenes) for name in ("coverage", "unseen", "width")
-        }
-        shares = (f"{100 * means[name]:.1f}" for name in ("coverage", "unseen"))
-        table.add_row("mean", *shares, f"{means['width']:.4f}", style="bold")
+        table.add_row("mean", *_scene_texts(_means(made.scenes)), style="bold")
     out.print(table)
     out.print()
     tables = Table("level", *(f"{name} {what}" for name in STRATA for what in ("factor", "proved")), box=None)
@@ -129,3 +122,16 @@ def _show(done: Calibrated) -> None:
     out.print(tables)
     out.print(f"\n{escape(made.guarantee)}")
     out.print(f"[dim]{escape(str(done.output))}; {made.samples} samples, {time_text(done.seconds)}[/]")
+
+
+def _scene_texts(scene: Mapping[str, Any]) -> Iterator[str]:
+    """The cells of a scene: how much was covered, how much if it was held out, and the width."""
+    for name in ("coverage", "unseen"):
+        yield "–" if scene[name] is None else f"{100 * scene[name]:.1f}"
+    yield f"{scene['width']:.4f}"
+
+
+def _means(scenes: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The mean of each number over the scenes; None where one of them lacks it."""
+    columns = {name: [scene[name] for scene in scenes] for name in ("coverage", "unseen", "width")}
+    return {name: None if None in values else fmean(values) for name, values in columns.items()}

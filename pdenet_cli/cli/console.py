@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 import rich.console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
 
 from pdenet_cli.errors import PdenetError
 
 INTERRUPTED = 130  # the exit code after Ctrl-C
 
+FILE_WIDTH = 160  # columns of tables that are not printed on a terminal
+
 # No emoji: ":x:" may be part of a file's name.
 out = rich.console.Console(highlight=False, soft_wrap=True, emoji=False)
 err = rich.console.Console(highlight=False, soft_wrap=True, emoji=False, stderr=True)
+
+
+def say(text: str) -> None:
+    """Print a note for the user."""
+    err.print(f"[yellow]{rich.markup.escape(text)}[/]")
+
+
+@contextmanager
+def tile_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar on a terminal: a function that is told what is being done, tiles done, and tiles in all."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
+    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda text, done, total: progress.update(
+            task, description=rich.markup.escape(text), completed=done, total=total
+        )
+
+
+def print_table(table: Table) -> None:
+    """Print a table and an empty line; in a file or a pipe, the table is not squeezed into 80 columns."""
+    console = out if out.is_terminal else rich.console.Console(width=FILE_WIDTH, highlight=False, emoji=False)
+    console.print(table)
+    out.print()
 
 
 def print_error(error: PdenetError) -> None:

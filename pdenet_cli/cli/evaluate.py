@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from typer.core import TyperCommand
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import err, out, time_text
+from pdenet_cli.cli.console import err, out, print_table, say, tile_progress, time_text
 from pdenet_cli.cli.parsing import parse_pixels, parse_samples, settings_of
 from pdenet_cli.errors import BatchError, UsageError
 
@@ -35,14 +35,16 @@ class PixelCommand(TyperCommand):
     """A command whose --pixel takes two numbers and may come several times, which Typer has no type for."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        joined: list[str] = []
-        rest = iter(args)
-        for word in rest:
-            joined.append(word)
-            if word == "--pixel" and "," not in (row := next(rest, "")):
-                joined.append(f"{row},{next(rest, '')}")
-            elif word == "--pixel":
-                joined.append(row)
+        words, joined = list(args), []
+        while words:
+            joined.append(words.pop(0))
+            if joined[-1] == "--pixel":
+                count = 1 if words and "," in words[0] else 2
+                place, words = words[:count], words[count:]
+                if len(place) < count or any(re.match("--?[a-z]", word) for word in place):
+                    met = " ".join(("--pixel", *place))
+                    raise UsageError(f"{met}: not a row and a column. Write for example --pixel 30 40.")
+                joined.append(",".join(place))
         return super().parse_args(ctx, joined)
 
 
@@ -118,10 +120,10 @@ def evaluate(
 ) -> None:
     """Score an estimate against the truth, or models against bicubic on degraded truths.
 
-    MPSNR, PSNR, MSSIM, SAM, RMSE, ERGAS, CC and UIQI under a named protocol.
-    Nodata and bad bands are left out. For models, constant bands are left out
-    too. --uncertainty adds coverage and width of the intervals, AUSE, AURG,
-    Spearman and ENCE.
+    MPSNR, PSNR, MSSIM, SAM, RMSE, ERGAS, CC, UIQI and bias under a named
+    protocol. Nodata and bad bands are left out. For models, constant bands are
+    left out too. --uncertainty adds coverage and width of the intervals, AUSE,
+    AURG, Spearman and ENCE.
     """
     from pdenet_cli.formats.output import refuse_existing, refuse_folders, write_beside
     from pdenet_cli.networks.runtime import use_threads
@@ -191,14 +193,8 @@ def _evaluate(
             )
         return evaluate_files(files[0], files[1], scale, settings)
     benchmark = Benchmark(models, samples, seed, device, settings, scale)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
-    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
-        task = progress.add_task("", total=None)
-
-        def watch(text: str, done: int, total: int) -> None:
-            progress.update(task, description=escape(text), completed=done, total=total)
-
-        return benchmark.run(files, watch, lambda text: err.print(f"[yellow]{escape(text)}[/]"))
+    with tile_progress() as watch:
+        return benchmark.run(files, watch, say)
 
 
 # Tables.
@@ -206,15 +202,12 @@ def _evaluate(
 
 def _show(evaluation: Evaluation) -> None:
     for title, table in evaluation.tables():
-        out.print(_table(title, table, evaluation))
-        out.print()
+        print_table(_table(title, table, evaluation))
     for name, study in evaluation.studies.items():
-        out.print(_study_table(name, study, evaluation.metrics))
-        out.print()
+        print_table(_study_table(name, study, evaluation.metrics))
     for name, trusts in evaluation.trusts().items():
         for judged in _trust_tables(name, trusts):
-            out.print(judged)
-            out.print()
+            print_table(judged)
     for scene in evaluation.scenes:
         left = f"{scene.share_left_out:.2%} of the values left out ({scene.bands_left_out} bands, nodata)"
         size = f"{len(scene.bands)} bands, {scene.rows} x {scene.columns} pixels"
@@ -230,7 +223,8 @@ def _show(evaluation: Evaluation) -> None:
 def _table(title: str, table: Mapping[str, MetricValues], evaluation: Evaluation) -> Table:
     shown = Table(title=escape(title), title_justify="left", box=None, pad_edge=False, collapse_padding=True)
     shown.add_column(overflow="fold")  # on a narrow terminal names are folded, not numbers
-    metrics = [metric for metric in evaluation.metrics if out.width >= WIDE_TERMINAL or metric.name != "UIQI"]
+    narrow = out.is_terminal and out.width < WIDE_TERMINAL
+    metrics = [metric for metric in evaluation.metrics if not narrow or metric.name != "UIQI"]
     for metric in metrics:
         shown.add_column(f"{metric.name}\n{metric.direction}", justify="right", no_wrap=True)
     for system, values in table.items():
@@ -278,7 +272,7 @@ def _trust_tables(name: str, trusts: Mapping[str, Trust]) -> Iterator[Table]:
         shown = Table(title=f"{escape(name)}: {kind}", title_justify="left", box=None, pad_edge=False)
         shown.add_column("scene", overflow="fold")
         for measure in measures:
-            head = f"{measure.name.removeprefix(INTERVAL)}\n{measure.unit}"
+            head = f"{measure.name.removeprefix(INTERVAL)}\n{measure.text_unit}"
             shown.add_column(head, justify="right", no_wrap=True)
         for scene, values in rows.items():
             style = "bold" if scene == "mean" else ""

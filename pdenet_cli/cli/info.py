@@ -46,7 +46,19 @@ def info(
     found, failed = [], []
     for path in files:
         try:
-            found.append(describe(path, var, axes, nodata, value_range, quicklook, overwrite, coloured, chosen))
+            found.append(
+                describe(
+                    path,
+                    variable=var,
+                    axes=axes,
+                    nodata=nodata,
+                    value_range=value_range,
+                    quicklook_path=quicklook,
+                    overwrite=overwrite,
+                    thumbnail=coloured,
+                    bands=chosen,
+                )
+            )
         except Exception as error:
             if len(files) == 1:
                 raise
@@ -95,7 +107,6 @@ def _show(description: Description) -> None:
     finer = meta.upscaled(4)
     size = f"{finer.bands} x {finer.rows} x {finer.columns}"
     row("x4 output", f"{size}, {size_text(finer.nbytes)} on disk")
-    row("memory", f"{size_text(meta.nbytes)} for the whole input, {size_text(finer.nbytes)} for the x4 output")
     for note in (*meta.notes, *survey.notes):
         row("note", note)
     out.print(table)

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from pdenet_cli.cli.console import INTERRUPTED, err, out, size_text, time_text
+from pdenet_cli.cli.console import INTERRUPTED, err, out, say, size_text, time_text
 from pdenet_cli.errors import BatchError, PdenetError, failure
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ def sharpen(
     output: Path,
     draws: Draws,
     settings: Settings,
-    dry_run: bool,
     as_json: bool,
     folder: bool = False,
 ) -> None:
@@ -65,7 +64,7 @@ def sharpen(
     scenes = distinct_scenes(scenes, settings.variable, settings.axes)
     with _removed_if_empty(output):
         paths = output_paths(scenes, output, posterior.network.scale, folder=folder)
-        told, failed = _sharpen_each(scenes, paths, posterior, settings, dry_run, as_json)
+        told, failed = _sharpen_each(scenes, paths, posterior, settings, as_json)
     if as_json:
         print(json.dumps(told if len(scenes) > 1 else told[0], indent=2))
     if failed:
@@ -93,7 +92,6 @@ def _sharpen_each(
     paths: Sequence[Path],
     posterior: Posterior,
     settings: Settings,
-    dry_run: bool,
     as_json: bool,
 ) -> tuple[list[dict[str, Any]], dict[Path, PdenetError]]:
     """The report or forecast of each scene, and why scenes failed."""
@@ -104,7 +102,7 @@ def _sharpen_each(
     for scene, path in zip(scenes, paths, strict=True):
         try:
             with Job(scene, path, posterior, settings, scenes) as job:
-                if dry_run:
+                if settings.forecast:
                     forecast = job.forecast()
                     told.append(asdict(forecast))
                 else:
@@ -116,10 +114,11 @@ def _sharpen_each(
             failed[scene] = failure(error)
             continue
         except KeyboardInterrupt:
-            err.print("Stopped." if dry_run else "Stopped. Continue with the same command and --resume.")
+            way = "" if settings.forecast else " Continue with the same command and --resume."
+            err.print(f"Stopped.{way}")
             raise typer.Exit(INTERRUPTED) from None
         if not as_json:
-            _show_forecast(scene, forecast) if dry_run else _conclude(job)
+            _show_forecast(scene, forecast) if settings.forecast else _conclude(job)
     return told, failed
 
 
@@ -138,7 +137,7 @@ def _run_job(job: Job, scene: Path, about: str) -> None:
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
         task = progress.add_task("", total=None, rate="")
         said = time.monotonic()
-        for done, total in job.run(say=lambda text: err.print(f"[yellow]{escape(about + text)}[/]")):
+        for done, total in job.run(say=lambda text: say(about + text)):
             progress.update(task, completed=done, total=total)
             if not err.is_terminal and time.monotonic() - said > LOG_EVERY:
                 said = time.monotonic()

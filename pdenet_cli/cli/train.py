@@ -46,7 +46,7 @@ def train(
     recipe: Annotated[
         str,
         typer.Option(
-            help="fast (hours on a CPU), general (as the shipped models) or paper (the published schedule). "
+            help="fast (hours on a CPU), general (as the shipped x4 model) or paper (the published schedule). "
             "Change fields like this: fast,zoom=3.",
             metavar="NAME",
         ),

@@ -66,7 +66,7 @@ def upscale(
     draws = Draws(scale, model, samples, seed, ensemble, device, threads, mixtures)
     maps = None if with_uncertainty else ()
     settings = settings_of(Settings, context, maps=maps, forecast=dry_run)
-    sharpen(scenes, output, draws, settings, dry_run, as_json)
+    sharpen(scenes, output, draws, settings, as_json)
 
 
 def uncertainty(
@@ -146,4 +146,4 @@ def uncertainty(
     question = Question(levels, level, tolerance)
     names = tuple(maps) if maps else None
     settings = settings_of(Settings, context, cube=False, maps=names, question=question, forecast=dry_run)
-    sharpen(scenes, output, draws, settings, dry_run, as_json, folder=True)
+    sharpen(scenes, output, draws, settings, as_json, folder=True)

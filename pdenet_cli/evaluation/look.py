@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.cube import Window
-from pdenet_cli.evaluation.view import View
+from pdenet_cli.evaluation.view import Reader, View
 from pdenet_cli.picture import Picture, rgb_bands
 
 LONGEST_SIDE = 400  # pixels on a side of a picture
@@ -46,9 +46,11 @@ class Look:
         spots = [Spot(row, column, "chosen") for row, column in pixels]
         step = math.ceil(max(truth.part.rows, truth.part.columns) / LONGEST_SIDE)
         rgb = _nearest(rgb_bands(truth.cube.meta), truth.bands)
-        colours, errors = _maps(truth, estimates, step, [truth.bands.index(band) for band in rgb])
+        readers = {name: Reader(view, step) for name, view in {TRUTH: truth, **estimates}.items()}
+        colours, errors = _maps(truth, readers, step, [truth.bands.index(band) for band in rgb])
+        part, numbers = truth.part, truth.cube.band_numbers
         spots = spots or [
-            Spot(truth.part.row + row * step, truth.part.column + column * step, why)
+            Spot(part.row + row * step, part.column + column * step, why)
             for row, column, why in telling_pixels(list(errors.values()))
         ]
         known = np.concatenate([error[np.isfinite(error)] for error in errors.values()])
@@ -59,10 +61,10 @@ class Look:
             top=float(np.percentile(known, 99.5)) if known.size else 1.0,
             spots=tuple(spots),
             spectra={
-                name: np.stack([_spectrum(view, spot, truth.part) for spot in spots])
-                for name, view in {TRUTH: truth, **estimates}.items()
+                name: np.stack([reader.spectrum(spot.row - part.row, spot.column - part.column) for spot in spots])
+                for name, reader in readers.items()
             },
-            rgb=rgb,
+            rgb=(numbers[rgb[0]], numbers[rgb[1]], numbers[rgb[2]]),
         )
 
 
@@ -87,30 +89,25 @@ def _largest_at(goal: NDArray[np.floating]) -> tuple[int, int]:
 
 
 def _maps(
-    truth: View, estimates: Mapping[str, View], step: int, rgb: Sequence[int]
+    truth: View, readers: Mapping[str, Reader], step: int, rgb: Sequence[int]
 ) -> tuple[dict[str, NDArray[np.float32]], dict[str, ErrorMap]]:
-    """Colours (3, rows, columns) and errors of all of them, every `step`-th pixel."""
+    """Colours (3, rows, columns) of truth and estimates and errors of the estimates, every `step`-th pixel."""
     rows, columns = (-(-length // step) for length in (truth.part.rows, truth.part.columns))
-    colours = {name: np.empty((3, rows, columns), np.float32) for name in (TRUTH, *estimates)}
-    errors = {name: np.empty((rows, columns), np.float32) for name in estimates}
+    colours = {name: np.empty((3, rows, columns), np.float32) for name in readers}
+    errors = {name: np.empty((rows, columns), np.float32) for name in readers if name != TRUTH}
     for block in truth.blocks(multiple=step):
-        target, there = _thinned(truth, block, step)
+        target, there = readers[TRUTH].read(block)
         place = Window(block.row // step, block.column // step, *target.shape[1:]).slices
         colours[TRUTH][(slice(None), *place)] = np.where(there, target, np.nan)[rgb]
-        for name, view in estimates.items():
-            unit, known = _thinned(view, block, step)
+        for name, error in errors.items():
+            unit, known = readers[name].read(block)
             both = there & known
             colours[name][(slice(None), *place)] = np.where(known, unit, np.nan)[rgb]
             squares = np.where(both, unit - target, 0).astype(np.float64) ** 2
             count = both.sum(0)
             mean = np.divide(squares.sum(0), count, out=np.full(count.shape, np.nan), where=count > 0)
-            errors[name][place] = np.sqrt(mean)
+            error[place] = np.sqrt(mean)
     return colours, errors
-
-
-def _thinned(view: View, block: Window, step: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    unit, there = view.read(block)
-    return unit[:, ::step, ::step], there[:, ::step, ::step]
 
 
 def _stretched(colours: Mapping[str, NDArray[np.float32]]) -> dict[str, Picture]:
@@ -124,11 +121,6 @@ def _stretched(colours: Mapping[str, NDArray[np.float32]]) -> dict[str, Picture]
         .transpose(1, 2, 0)
         for name, image in colours.items()
     }
-
-
-def _spectrum(view: View, spot: Spot, part: Window) -> NDArray[np.float32]:
-    unit, there = view.read(Window(spot.row - part.row, spot.column - part.column, 1, 1))
-    return np.where(there, unit, np.float32(np.nan))[:, 0, 0]
 
 
 def _nearest(wanted: tuple[int, int, int], bands: tuple[int, ...]) -> tuple[int, int, int]:

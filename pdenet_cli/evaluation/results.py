@@ -37,7 +37,8 @@ class SceneResult:
     columns: int
     row: int  # where the part that was compared begins
     column: int
-    bands: tuple[int, ...]  # compared, counted from 0
+    chosen_bands: list[list[int]] | None  # ranges [first, last + 1] of the file's bands; None: all
+    bands: tuple[int, ...]  # compared, by their number in the file, counted from 0
     bands_left_out: int
     share_left_out: float  # of all numbers in the part, bands left out included
     radiometry: str
@@ -65,10 +66,6 @@ class Evaluation:
         """The task in words: the scale, and the degradation if truths were degraded."""
         made = self.job.get("degradation")
         return f"x{self.job['scale']}" if made is None else str(Degradation.from_dict(made))
-
-    @property
-    def systems(self) -> tuple[str, ...]:
-        return tuple(self.scenes[0].systems) if self.scenes else ()
 
     def tables(self) -> Iterator[tuple[str, dict[str, MetricValues]]]:
         """The mean over the scenes if there are several, then each scene: system by system, metric by metric."""
@@ -120,9 +117,11 @@ class Evaluation:
                 told["pixels"] = [asdict(spot) for spot in scene.look.spots]
             scenes.append(told)
         metrics = {m.name: {"unit": m.unit, "better": m.better, "says": m.says} for m in self.metrics}
+        measures = {m.name: {"unit": m.unit, "says": m.says} for m in MEASURES} if self.trusts() else {}
         everything = {
             **self.job,
             "metrics": metrics,
+            "measures": measures,
             "mean": self.means() if self.scenes else {},
             "uncertainty": {name: mean_trust([*trusts.values()]) for name, trusts in self.trusts().items()},
             "scenes": scenes,

@@ -10,8 +10,8 @@
 | ENCE        | mean over 10 bins of equally many pixels of abs(RMSE - RMU) / RMU, RMU the root mean square       |
 |             | uncertainty of the bin                                                                           |
 
-Pixels of the same uncertainty have no order among themselves: each counts as their mean. `Pool` does the same with
-single values, all bands of a scene in one order.
+Pixels of the same uncertainty have no order among themselves: each counts as their mean. `Pool` does the same for
+single values, of a band or of all bands in one order, and takes those that differ by less than 0.3 % for the same.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ BINS = 10
 STEPS = 100  # points of a sparsification curve, one for each percent
 
 Values = NDArray[np.float64]
+Places = NDArray[np.intp]  # the bin of each value
 
 
 @dataclass(frozen=True)
@@ -83,34 +84,67 @@ class Sparsification:
         return self.ause / chance if chance > 1e-12 else math.nan
 
 
+@dataclass(frozen=True)
 class Pool:
-    """Histograms of the values of any number of bands, in bins 1 % wide.
+    """Values of any number of bands in narrow bins, by uncertainty and by error.
 
-    The values in a bin count as their mean; otherwise the curves are exact.
+    The values in a bin count as their mean; otherwise all is exact, in a tenth of the time of ordering them.
     """
 
-    PER_OCTAVE, LOWEST, OCTAVES = 64, -40, 60
+    PER_OCTAVE, LOWEST, OCTAVES = 256, -40, 60
 
-    def __init__(self) -> None:
-        # Number of values and sum of their squared errors, in bins by uncertainty and by error.
-        self.counts, self.sums = np.zeros((2, 2, self.OCTAVES * self.PER_OCTAVE))
+    counts: Values  # (2, bins): of the values, in bins by uncertainty and by error
+    squares: Values  # (2, bins): sums of their squared errors
+    variances: Values  # (bins,): sums of their squared uncertainties, in bins by uncertainty
 
-    def add(self, uncertainty: Values, squares: Values) -> None:
-        for i, size in enumerate((uncertainty, np.sqrt(squares))):
-            with np.errstate(divide="ignore"):
-                octave = np.log2(size).clip(self.LOWEST, self.LOWEST + self.OCTAVES) - self.LOWEST
-            bins = np.minimum((octave * self.PER_OCTAVE).astype(np.intp), self.counts.shape[1] - 1)
-            self.counts[i] += np.bincount(bins, minlength=self.counts.shape[1])
-            self.sums[i] += np.bincount(bins, squares, minlength=self.counts.shape[1])
+    @classmethod
+    def of(cls, said: Places, variances: Values, met: Places, squares: Values) -> Pool:
+        """Values with their squared uncertainties and errors, and the `bins_by_root` of both."""
+        size = cls.PER_OCTAVE * cls.OCTAVES
+        counts = [np.bincount(places, minlength=size) for places in (said, met)]
+        sums = [np.bincount(places, squares, size) for places in (said, met)]
+        return cls(*(np.asarray(part, np.float64) for part in (counts, sums, np.bincount(said, variances, size))))
 
-    def finished(self) -> Sparsification:
-        count, total = self.counts[0].sum(), self.sums[0].sum()
-        left = count * (1 - np.arange(STEPS) / STEPS)
+    @classmethod
+    def bins_by_root(cls, squares: Values) -> Places:
+        """The bin of the square root of each number."""
+        with np.errstate(divide="ignore"):
+            places = np.log2(squares)
+        places *= cls.PER_OCTAVE / 2
+        places -= cls.PER_OCTAVE * cls.LOWEST
+        return places.clip(0, cls.PER_OCTAVE * cls.OCTAVES - 1).astype(np.intp)
+
+    def __add__(self, other: Pool) -> Pool:
+        return Pool(self.counts + other.counts, self.squares + other.squares, self.variances + other.variances)
+
+    def sparsification(self) -> Sparsification:
+        count, total = int(self.counts[0].sum()), self.squares[0].sum()
+        left = count - np.arange(STEPS) * count // STEPS
         curve, oracle = (
-            np.sqrt(np.interp(left, np.append(0, np.cumsum(counts)), np.append(0, np.cumsum(sums))) / left)
-            for counts, sums in zip(self.counts, self.sums, strict=True)
+            np.sqrt(_sums_of_first(left, counts, squares) / left)
+            for counts, squares in zip(self.counts, self.squares, strict=True)
         )
         return Sparsification(curve, oracle, math.sqrt(total / count))
+
+    def ence(self) -> float:
+        each, more = divmod(int(self.counts[0].sum()), BINS)
+        ends = np.cumsum([0, *(each + (i < more) for i in range(BINS if each else more))])
+        said, met = (
+            np.sqrt(np.diff(_sums_of_first(ends, self.counts[0], sums)) / np.diff(ends))
+            for sums in (self.variances, self.squares[0])
+        )
+        return _ence(said, met)
+
+    def spearman(self, said: Places, met: Places) -> float:
+        """The rank correlation of the values with these bins, which must be all that are in the pool."""
+        one, other = (np.cumsum(counts) - (counts + self.counts[0].sum()) / 2 for counts in self.counts)
+        lengths = math.sqrt(float(self.counts[0] @ one**2) * float(self.counts[1] @ other**2))
+        return float(one[said] @ other[met]) / lengths if lengths > 0 else math.nan
+
+
+def _sums_of_first(numbers: NDArray[np.intp], counts: Values, sums: Values) -> Values:
+    """The sum over the first so many values, given counts and sums of bins."""
+    return np.asarray(np.interp(numbers, np.append(0, np.cumsum(counts)), np.append(0, np.cumsum(sums))))
 
 
 def _rmse_curve(squares: Values) -> Values:
@@ -130,7 +164,10 @@ def bins_of(uncertainty: Values | Ranked, squares: Values) -> tuple[Values, Valu
 
 def ence(uncertainty: Values | Ranked, squares: Values) -> float:
     """The expected normalised calibration error; NaN if a bin has no uncertainty."""
-    said, met = bins_of(uncertainty, squares)
+    return _ence(*bins_of(uncertainty, squares))
+
+
+def _ence(said: Values, met: Values) -> float:
     return float(np.mean(np.abs(met - said) / said)) if (said > 0).all() else math.nan
 
 

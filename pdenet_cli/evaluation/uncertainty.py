@@ -36,6 +36,8 @@ from pdenet_cli.evaluation.view import View
 from pdenet_cli.summaries import MAPS, MEAN, Map, Summary
 
 ONE_SIGMA = 0.6827  # share of normal errors within one standard deviation
+FRACTION = "fraction"  # unit of a number from 0 to 1 that tables show as a percentage
+FILE_UNITS = "the file's units"
 CHUNK_VALUES = 1 << 23  # about how many values, in whole bands, are read at once
 
 There = NDArray[np.bool_]
@@ -54,9 +56,14 @@ class Measure:
     def text(self, value: float) -> str:
         if math.isnan(value):
             return "–"
-        if self.unit == "%":
+        if self.unit == FRACTION:
             return f"{100 * value:.1f}"
-        return f"{value:.3g}" if self.unit in ("number", "0..1") else f"{value:.{self.digits}f}"
+        return f"{value:.3g}" if self.unit in (FILE_UNITS, "0..1") else f"{value:.{self.digits}f}"
+
+    @property
+    def text_unit(self) -> str:
+        """The unit of `text`."""
+        return "%" if self.unit == FRACTION else self.unit
 
 
 MEASURES = (
@@ -72,8 +79,8 @@ MEASURES = (
     Measure("AURG", "0..1", "gain of discarding pixels by std over discarding at random"),
     Measure("Spearman", "", "rank correlation of std and error", 2),
     Measure("ENCE", "", "how wrong the size of the std is, bin by bin: 0 is best", 2),
-    Measure("interval coverage", "%", "true values inside the interval; the nominal level is best"),
-    Measure("interval width", "number", "mean width of the interval in the file's units"),
+    Measure("interval coverage", FRACTION, "true values inside the interval; the nominal level is best"),
+    Measure("interval width", FILE_UNITS, "mean width of the interval"),
     Measure("interval unit width", "0..1", "the same on the 0..1 scale"),
     Measure("interval AUSE/random", "", "AUSE/random of the interval's half width at 68.3 %", 2),
     Measure("interval ENCE", "", "ENCE of that half width", 2),
@@ -132,20 +139,22 @@ def assess(truth: View, guess: Guess, calibration: Calibration | None, level: fl
     ratios: Errors | None = None
     bands: dict[str, list[float]] = {}
     sizes = []
-    pool = Pool()
+    pool: Pool | None = None
     for band, part in _bands(truth, guess):
         own = _ErrorValues.of(part, factors)
-        pool.add(np.sqrt(own.variances), own.squares)
+        values, binned = _band_measures(own)
         merged.add(part.there, own)
         sizes.append(len(own.squares))
         width = truth.radiometry.spread_from_unit(np.full((1, 1, 1), own.width), (band,)).item()
-        for name, value in (_measures(own) | {"interval width": width}).items():
+        for name, value in (values | {"interval width": width}).items():
             bands.setdefault(name, []).append(value)
+        pool = binned if pool is None else pool + binned
         ratios = part.errors if ratios is None else ratios + part.errors
     ratios = _refuse_empty(ratios, truth)
+    assert pool is not None
     whole = merged.finished()
     means = {name: _mean(bands[name], sizes) for name in AVERAGED}
-    means["AUSE/random of values"] = pool.finished().share
+    means["AUSE/random of values"] = pool.sparsification().share
     curves, bins = _curves_and_bins(whole)
     reliability: dict[str, list[float]] = {}
     if calibration is not None:
@@ -268,26 +277,37 @@ class _Merged:
         return _ErrorValues(squares["squares"], squares["variances"], squares.get("half_widths"))
 
 
-def _measures(band: _ErrorValues) -> dict[str, float]:
-    """Every measure of a band, or of merged pixels; NaN where it does not apply."""
-    values = dict.fromkeys(NAMES, math.nan) | {
-        "interval coverage": band.coverage,
-        "interval unit width": band.width,
-    }
+def _measures(whole: _ErrorValues) -> dict[str, float]:
+    """Every measure of merged pixels; NaN where it does not apply."""
+    std, order = whole.uncertainties["std"], whole.sparsification("std")
+    values = _in_order(order) | {"Spearman": spearman(std, whole.errors), "ENCE": ence(std, whole.squares)}
+    if "interval" in whole.uncertainties:
+        values["interval AUSE/random"] = whole.sparsification("interval").share
+        values["interval ENCE"] = ence(whole.uncertainties["interval"], whole.squares)
+    return dict.fromkeys(NAMES, math.nan) | values
+
+
+def _band_measures(band: _ErrorValues) -> tuple[dict[str, float], Pool]:
+    """Every measure of a band, and its values in bins; bands are many, and ordering their values takes long."""
+    said, met = (Pool.bins_by_root(values) for values in (band.variances, band.squares))
+    pool = Pool.of(said, band.variances, met, band.squares)
+    values = dict.fromkeys(NAMES, math.nan)
+    values |= {"interval coverage": band.coverage, "interval unit width": band.width}
     if not len(band.squares):
-        return values
-    std, order = band.uncertainties["std"], band.sparsification("std")
-    values |= {
-        "AUSE/random": order.share,
-        "AUSE/random of values": order.share,
-        "AUSE": order.ause,
-        "AURG": order.aurg,
-    }
-    values |= {"Spearman": spearman(std, band.errors), "ENCE": ence(std, band.squares)}
-    if "interval" in band.uncertainties:
-        values["interval AUSE/random"] = band.sparsification("interval").share
-        values["interval ENCE"] = ence(band.uncertainties["interval"], band.squares)
-    return values
+        return values, pool
+    order = pool.sparsification()
+    values |= _in_order(order) | {"AUSE/random of values": order.share}
+    values |= {"Spearman": pool.spearman(said, met), "ENCE": pool.ence()}
+    if band.half_widths is not None:
+        of_interval = Pool.of(Pool.bins_by_root(band.half_widths), band.half_widths, met, band.squares)
+        values["interval AUSE/random"] = of_interval.sparsification().share
+        values["interval ENCE"] = of_interval.ence()
+    return values, pool
+
+
+def _in_order(order: Sparsification) -> dict[str, float]:
+    """The measures of an order by std."""
+    return {"AUSE/random": order.share, "AUSE": order.ause, "AURG": order.aurg}
 
 
 def _curves_and_bins(whole: _ErrorValues) -> tuple[dict[str, list[float]], dict[str, list[float]]]:

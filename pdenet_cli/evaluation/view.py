@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Cube, Window
+from pdenet_cli.cube import Cube, Pixels, Window
 from pdenet_cli.metrics import Tally
 from pdenet_cli.radiometry import Radiometry
 
 BLOCK_VALUES = 1 << 21  # about how many values of a cube are compared at once
+STRIP_BYTES = 1 << 28  # of a cube in blocks that are held in memory
 LOWER_RIGHT_ALONE = "lower-right-alone"
 PARTS = {
     "whole": "whole scenes",
@@ -21,6 +22,7 @@ PARTS = {
     LOWER_RIGHT_ALONE: "the lower right quarter, held out from training, cut out first",
 }
 """The parts of a truth that can be compared, with their description."""
+NOTHING = np.empty((0, 0, 0))
 ALREADY_UNIT = Radiometry((1.0,), (0.0,), "0..1 already")
 
 
@@ -30,7 +32,7 @@ class View:
 
     cube: Cube
     radiometry: Radiometry
-    bands: tuple[int, ...]  # by their number in the file
+    bands: tuple[int, ...]  # by their number in the cube
     part: Window
 
     @classmethod
@@ -54,8 +56,11 @@ class View:
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """The pixels of a window with holes filled, and where there were no holes; of `some` bands or all."""
         bands = self.bands if some is None else [self.bands[i] for i in some]
-        place = Window(window.row + self.part.row, window.column + self.part.column, window.rows, window.columns)
-        return self.radiometry.prepare(self.cube.read(place, bands), bands)
+        return self.radiometry.prepare(self.cube.read(self.place(window), bands), bands)
+
+    def place(self, window: Window) -> Window:
+        """A window as it is counted in the file."""
+        return replace(window, row=window.row + self.part.row, column=window.column + self.part.column)
 
     def blocks(self, multiple: int = 1) -> Iterator[Window]:
         """Windows that cover the view once, each small beside the memory, their sides a `multiple`."""
@@ -64,13 +69,57 @@ class View:
         return self.scene.blocks(side, side)
 
 
+class Reader:
+    """Reads windows of a view from top to bottom, every `step`-th row and column of them.
+
+    Of a cube in blocks it holds whole rows of the view, as many as STRIP_BYTES allow: each block is decoded about
+    once, and not again for every window that touches it.
+    """
+
+    def __init__(self, view: View, step: int = 1) -> None:
+        self.view, self.step = view, step
+        self.rows = range(0)  # of the view, that are held
+        self.held: Pixels = NOTHING  # every `step`-th of them, in file numbers
+
+    def read(self, window: Window) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """What the view reads of a window, whose corner is a multiple of the step from that of the view."""
+        view = self.view
+        if not view.cube.in_blocks:
+            pixels = view.cube.thinned(self.step, view.place(window), view.bands)
+        else:
+            if window.row < self.rows.start or window.bottom > self.rows.stop:
+                self._hold(window.row, window.rows)
+            row, column = (window.row - self.rows.start) // self.step, window.column // self.step
+            size = (math.ceil(length / self.step) for length in (window.rows, window.columns))
+            pixels = self.held[:, *Window(row, column, *size).slices]
+        return view.radiometry.prepare(pixels, view.bands)
+
+    def spectrum(self, row: int, column: int) -> NDArray[np.float32]:
+        """One pixel, NaN where it has no data."""
+        pixel = Window(row, column, 1, 1)
+        held = row in self.rows[:: self.step] and column % self.step == 0
+        unit, there = self.read(pixel) if held else self.view.read(pixel)
+        return np.where(there, unit, np.float32(np.nan))[:, 0, 0]
+
+    def _hold(self, first: int, count: int) -> None:
+        """Hold the rows from `first` on: `count` of them, or more if they fit."""
+        view, self.held = self.view, NOTHING  # frees the old rows before new ones are read
+        row_bytes = len(view.bands) * view.part.columns * view.cube.meta.dtype.itemsize
+        bottom = min(view.part.rows, first + max(count, STRIP_BYTES // row_bytes // self.step * self.step))
+        self.rows = range(first, bottom)
+        strip = Window(first, 0, len(self.rows), view.part.columns)
+        self.held = np.ascontiguousarray(view.cube.thinned(self.step, view.place(strip), view.bands))
+
+
 def compare(truth: View, estimates: Mapping[str, View], tallies: Mapping[str, Tally]) -> None:
     """Fill the tally of every estimate, reading the truth once."""
     halo = max(tally.halo for tally in tallies.values())
+    readers = {name: Reader(estimates[name]) for name in tallies}
+    whole = Reader(truth)
     for core in truth.blocks():
         around = core.grown(halo, within=truth.scene)
-        target, there = truth.read(around)
+        target, there = whole.read(around)
         for name, tally in tallies.items():
-            unit, known = estimates[name].read(around)
+            unit, known = readers[name].read(around)
             own = (slice(None), *core.grown(tally.halo, within=truth.scene).relative_to(around).slices)
             tally.add(core, truth.scene, unit[own], target[own], (there & known)[own])

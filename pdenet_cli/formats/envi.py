@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,32 +14,25 @@ from pdenet_cli.dtypes import as_stored
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import crs, geokeys
 from pdenet_cli.formats.base import Format, OpenOptions
+from pdenet_cli.formats.envi_files import DATA_SUFFIXES, data_beside, header_beside, in_the_way, is_header
 from pdenet_cli.formats.envi_header import DTYPES, GEO_POINTS, OWN, RPC, UPSIDE_DOWN, EnviHeader
 from pdenet_cli.formats.raw import RawArray
-
-DATA_SUFFIXES = (".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".cube")
-NOT_DATA = {".hdr", ".xml", ".txt", ".json", ".png", ".jpg", ".csv", ".sta", ".enp", ".partial", ".ovr"}
-NOT_DATA |= {".tif", ".tiff"}  # DESIS keeps an ENVI header beside its TIFF
 
 
 def _recognises(path: Path, head: bytes) -> bool:
     if path.is_dir():
         return False
-    return _is_header(head) or _header_beside(path) is not None
-
-
-def _is_header(head: bytes) -> bool:
-    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:4].upper() == b"ENVI"
+    return is_header(head) or header_beside(path) is not None
 
 
 def _open(path: Path, options: OpenOptions) -> Cube:
     with path.open("rb") as file:
-        is_header = _is_header(file.read(64))
-    header_path = path if is_header else _header_beside(path)
+        given_header = is_header(file.read(64))
+    header_path = path if given_header else header_beside(path)
     assert header_path is not None
     header = EnviHeader.read(header_path)
     meta = header.meta()
-    data_path = _data_beside(header_path) if is_header else path
+    data_path = data_beside(header_path) if given_header else path
     offset = header.integer("header offset", 0)
     axes = options.axes or INTERLEAVES[meta.interleave]
     array = RawArray(data_path, meta.dtype, meta.shape(axes), offset)
@@ -53,40 +45,6 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     return Cube(header_path, meta, array, axes, files=(header_path, data_path))
 
 
-def _header_beside(data: Path) -> Path | None:
-    """The header of a data file: `scene.hdr` or `scene.img.hdr`, in any case."""
-    wanted = {f"{data.stem}.hdr".lower(), f"{data.name}.hdr".lower()}
-    for other in _neighbours(data):
-        if other.name.lower() in wanted and other != data:
-            with other.open("rb") as file:
-                if _is_header(file.read(64)):
-                    return other
-    return None
-
-
-def _data_beside(header: Path) -> Path:
-    """The data file of a header: its name without `.hdr`, or the same stem with another suffix."""
-    found = _claimed(header, _neighbours(header))
-    if not found:
-        stem = header.stem
-        raise FormatError(f"{header}: its data file ({stem}, {stem}.img, ...) is not beside it.")
-    return found[0]
-
-
-def _claimed(header: Path, files: Iterable[Path]) -> list[Path]:
-    """The files that may be the data of a header, the likeliest first."""
-    stem = header.stem
-    same = [p for p in files if p != header and stem in (p.name, p.stem)]
-    found = [p for p in same if p.suffix.lower() not in NOT_DATA]
-    order = {suffix: place for place, suffix in enumerate(("", *DATA_SUFFIXES))}
-    return sorted(found, key=lambda p: (p.name != stem, order.get(p.suffix.lower(), len(order)), p.name))
-
-
-def _neighbours(path: Path) -> list[Path]:
-    folder = path.absolute().parent
-    return sorted(p for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
-
-
 def _outputs(path: Path) -> tuple[Path, ...]:
     """Data, then header: `scene.hdr` has its data in `scene.img`, `scene.dat` its header in `scene.hdr`."""
     if path.suffix.lower() == ".hdr":
@@ -94,17 +52,9 @@ def _outputs(path: Path) -> tuple[Path, ...]:
     return path, path.with_suffix(".hdr")
 
 
-def _in_the_way(data: Path, header: Path) -> list[Path]:
-    """Existing files that a reader would take for the data or the header of this new cube."""
-    claimed = _claimed(header, {*_neighbours(header), data.absolute()})
-    older = claimed[: claimed.index(data.absolute())]
-    other = _header_beside(data)
-    return older + ([other] if other is not None and other.name < header.name else [])
-
-
 def _refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
     data, header = finals
-    if others := _in_the_way(data, header):
+    if others := in_the_way(data, header):
         met = f"{header.with_name(others[0].name)} would be read as a part of {header.name}"
         raise OutputError(f"{met}. Remove it, or give the output another name.")
     _refuse_misplaced(header, meta)

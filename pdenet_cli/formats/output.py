@@ -53,10 +53,7 @@ class Output:
     def create(self, meta: CubeMeta) -> Cube:
         """The cube, ready to be written by windows; it keeps the pixels of an interrupted run."""
         assert self.format.create is not None
-        try:
-            return self.format.create(self.parts, self.format.named(self.path, meta))
-        except OSError as error:
-            raise unwritable(self.path, error) from error
+        return self.format.create(self.parts, self.format.named(self.path, meta))
 
     def commit(self) -> None:
         """Rename the partial files, those not renamed yet; last the one that readers open."""

@@ -3,32 +3,22 @@
 Weights are normalised and `mean` is a constant, as in MCNet and for the same reasons.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
 from pdenet_cli.networks.base import Draw, Network
-from pdenet_cli.networks.mcnet import MCNetConfig, bytes_per_voxel, conv, enlarging
-
-
-@dataclass(frozen=True)
-class ERCSRConfig(MCNetConfig):
-    """The size of the network, and the mean value of its cubes."""
-
-
-CONFIGS = {"paper": ERCSRConfig(), "tiny": ERCSRConfig(modules=1, width=6)}
+from pdenet_cli.networks.mcnet import CONFIGS, MCNetConfig, bytes_per_voxel, conv, enlarging
 
 
 class ERCSR(Network):
     """Modules in a row, whose outputs are all combined at the end; the result corrects the enlarged input."""
 
-    Config = ERCSRConfig
+    Config = MCNetConfig
     configs = CONFIGS
     random = False
     bands = None
 
-    def __init__(self, config: ERCSRConfig) -> None:
+    def __init__(self, config: MCNetConfig) -> None:
         super().__init__(config)
         width = config.width
         self.mean = config.mean

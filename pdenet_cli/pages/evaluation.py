@@ -14,47 +14,18 @@ from pdenet_cli.evaluation.study import METRICS, Study
 from pdenet_cli.evaluation.view import PARTS
 from pdenet_cli.metrics import Metric
 from pdenet_cli.pages.chart import Line, Stroke, legend, line_chart, ordinal, strokes
+from pdenet_cli.pages.frame import html_page
 from pdenet_cli.pages.trust import trust_charts, trust_tables
 from pdenet_cli.picture import Picture, coloured, data_uri
 
 COLOUR_MAP = "inferno"  # perceptually uniform, with any colour vision and in grey
 
-STYLE = """
-:root { color-scheme: light; --ink: #1d2329; --soft: #5b6670; --rule: #dde2e6;
-        --better: #0072b2; --worse: #b34700; }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: #fff; max-width: 72rem;
-       margin: 2rem auto; padding: 0 1.25rem; }
-h1 { font-size: 1.6rem; margin-bottom: .25rem; } h2 { font-size: 1.25rem; margin: 2.5rem 0 .5rem; }
-h3 { font-size: 1rem; margin: 1.5rem 0 .4rem; } h2, h3, p, li, figcaption { overflow-wrap: anywhere; }
-p { max-width: 48rem; } .soft, figcaption, small { color: var(--soft); }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-weight: 600; padding: .4rem 0; }
-th, td { padding: .3rem .8rem .3rem 0; text-align: right; vertical-align: top; border-top: 1px solid var(--rule); }
-th:first-child { text-align: left; } thead th { border-top: 0; font-weight: 600; }
-thead th span, td small { display: block; font-weight: 400; font-size: .8rem; }
-td small.better { color: var(--better); } td small.worse { color: var(--worse); }
-.maps { display: grid; grid-template-columns: repeat(auto-fill, minmax(15rem, 1fr)); gap: 1rem; }
-.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 30rem), 1fr)); gap: 1.25rem; }
-.marked { position: relative; line-height: 0; }
-.marked i { position: absolute; translate: -50% -50%; width: 1.1rem; height: 1.1rem; border-radius: 50%;
-            font: 600 .7rem/1.1rem system-ui, sans-serif; text-align: center;
-            background: #fff; border: 1px solid #111; }
-figure { margin: 0; } figure img { width: 100%; image-rendering: pixelated; border: 1px solid var(--rule); }
-svg { width: 100%; height: auto; font: 12px system-ui, sans-serif; fill: var(--soft); }
-svg .grid { stroke: var(--rule); }
-.bar { display: flex; gap: .6rem; align-items: center; max-width: 30rem; margin: .6rem 0 0; }
-.bar img { flex: 1; height: .9rem; width: 10rem; }
-.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; list-style: none; padding: 0; margin: .4rem 0; }
-.legend svg { width: 2rem; height: .7rem; vertical-align: middle; margin-right: .4rem; }
-pre { overflow-x: auto; background: #f5f7f8; padding: 1rem; font-size: .8rem; }
-"""
 
-
-def evaluation_page(evaluation: Evaluation, title: str = "pdenet evaluate") -> str:
+def evaluation_page(evaluation: Evaluation) -> str:
     """The page as HTML."""
+    title = "pdenet evaluate"
     body = [
-        f"<h1>{escape(title)}</h1>",
+        f"<h1>{title}</h1>",
         f'<p class="soft">{escape(_summary(evaluation))}</p>',
         "<h2>Scores</h2>",
         *(_table(caption, table, evaluation) for caption, table in evaluation.tables()),
@@ -67,15 +38,7 @@ def evaluation_page(evaluation: Evaluation, title: str = "pdenet evaluate") -> s
         "<h2>How it was made</h2>",
         f"<pre>{escape(json.dumps(evaluation.job, indent=2))}</pre>",
     ]
-    head = (
-        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<link rel="icon" href="data:,"><title>{escape(title)}</title>\n<style>{STYLE}</style>'
-    )
-    return (
-        f'<!doctype html>\n<html lang="en"><head>\n{head}\n</head><body>\n'
-        + "\n".join(body)
-        + "\n</body></html>\n"
-    )
+    return html_page(title, "evaluation.css", body)
 
 
 def _summary(evaluation: Evaluation) -> str:

@@ -35,7 +35,7 @@ def trust_tables(name: str, trusts: Mapping[str, Trust]) -> Iterator[str]:
 
 
 def _table(caption: str, measures: tuple[Measure, ...], rows: Mapping[str, Mapping[str, float]]) -> str:
-    head = "".join(f"<th>{m.name.removeprefix(INTERVAL)}<span>{m.unit}</span></th>" for m in measures)
+    head = "".join(f"<th>{m.name.removeprefix(INTERVAL)}<span>{escape(m.text_unit)}</span></th>" for m in measures)
     body = "".join(
         f'<tr><th scope="row">{escape(scene)}</th>'
         + "".join(f"<td>{measure.text(values[measure.name])}</td>" for measure in measures)

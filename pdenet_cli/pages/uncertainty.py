@@ -10,13 +10,13 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
 from pdenet_cli.cube import Cube
 from pdenet_cli.pages.chart import Axis, ordinal
+from pdenet_cli.pages.frame import html_page, resource
 from pdenet_cli.pages.overview import LONGEST_SIDE, MapOverview, Overview, Packed, Spectra, breaks, packed
 from pdenet_cli.pages.risk import risk_png
 from pdenet_cli.picture import Picture, coloured, data_uri, thinned, thinning
@@ -35,7 +35,7 @@ class MapFacts:
     @property
     def sign(self) -> str:
         """What follows a number of the map."""
-        return {FILE_UNITS: "", "%": " %", "percent": " %"}.get(self.unit, f" {self.unit}")
+        return {FILE_UNITS: "", "percent": " %"}.get(self.unit, f" {self.unit}")
 
     @property
     def scale_label(self) -> str:
@@ -51,7 +51,6 @@ class Facts:
     samples: int
     maps: tuple[MapFacts, ...]  # the one that is shown first, and those to switch to
     level: float | None = None  # of the interval
-    numbers: str = FILE_UNITS  # unit of the spectra
     notes: tuple[str, ...] = ()  # sentences
     record: Mapping[str, Any] = field(default_factory=dict)  # how the results were made
 
@@ -93,23 +92,14 @@ def uncertainty_page(overview: Overview, spectra: Spectra, facts: Facts) -> str:
         '<output class="told" id="told" aria-live="polite"></output>',
         f'<p class="soft screen">{_help(overview, spectra)}</p>',
         "<noscript><p>The spectra need JavaScript, which this browser does not run.</p></noscript>",
-        *_chart(spectra, facts),
+        *_chart(spectra),
         *_levels(overview, facts),
         *_record(facts),
         f'<script type="application/json" id="facts">{_for_script(overview, spectra, parcel, facts)}</script>',
         f'<script type="text/plain" id="spectra">{b64encode(parcel.content).decode()}</script>',
-        f"<script>\n{_resource('uncertainty.js')}</script>",
+        f"<script>\n{resource('uncertainty.js')}</script>",
     ]
-    head = (
-        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<link rel="icon" href="data:,"><title>{escape(title)}</title>\n'
-        f"<style>\n{_resource('uncertainty.css')}</style>"
-    )
-    return (
-        f'<!doctype html>\n<html lang="en"><head>\n{head}\n</head><body>\n'
-        + "\n".join(body)
-        + "\n</body></html>\n"
-    )
+    return html_page(title, "uncertainty.css", body)
 
 
 def _views(overview: Overview, facts: Facts) -> Iterator[str]:
@@ -189,7 +179,7 @@ def _help(overview: Overview, spectra: Spectra) -> str:
     return " ".join(words)
 
 
-def _chart(spectra: Spectra, facts: Facts) -> Iterator[str]:
+def _chart(spectra: Spectra) -> Iterator[str]:
     yield "<h2>Spectrum</h2>"
     line = '<svg viewBox="0 0 32 12" aria-hidden="true"><line class="mean" x1="0" x2="32" y1="6" y2="6"/></svg>'
     area = '<svg viewBox="0 0 32 12" aria-hidden="true"><rect class="band" width="32" height="12"/></svg>'
@@ -202,7 +192,7 @@ def _chart(spectra: Spectra, facts: Facts) -> Iterator[str]:
         '<svg id="chart" viewBox="0 0 960 300" role="img" aria-label="Spectrum"><g id="drawing"></g>'
         f'<g id="hair"></g><text id="across" x="510" y="294" text-anchor="middle">{escape(spectra.across)}</text>'
         '<text transform="translate(14 133) rotate(-90)" text-anchor="middle">'
-        f"{escape(facts.numbers)}</text></svg>"
+        f"{escape(FILE_UNITS)}</text></svg>"
     )
     yield '<output class="told" id="told-band"></output>'
     ends = "<th>low</th><th>high</th>" if spectra.band else ""
@@ -274,7 +264,3 @@ def _for_script(overview: Overview, spectra: Spectra, parcel: Packed, facts: Fac
     )
     # A name that contains </script> must not end the script.
     return json.dumps(told, allow_nan=False).replace("<", "\\u003c")
-
-
-def _resource(name: str) -> str:
-    return files("pdenet_cli.pages").joinpath(name).read_text(encoding="utf-8")

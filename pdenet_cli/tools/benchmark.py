@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -141,9 +142,9 @@ class Benchmark:
             counts = [p.network.bands for p in self.posteriors.values() if p.network.bands is not None]
             count = next(iter(counts), None)
             truth = truth_view(cube, self.scale, self.settings, multiple=self.scale, count=count, say=note)
-            for system, posterior in self.posteriors.items():
-                if trained_on(path, self.settings, posterior.model.spec):
-                    note(f"{name}: {system} was trained on this scene; it will do worse on others.")
+            learned = trained_on(path, self.settings, [p.model.spec for p in self.posteriors.values()])
+            for system in compress(self.posteriors, learned):
+                note(f"{name}: {system} was trained on this scene; it will do worse on others.")
             low = make_coarse(truth, self.degradation, self.seed, self.settings.memory, alone=self.settings.alone)
             views: dict[str, View] = {}
             seconds: dict[str, float] = {}

@@ -78,15 +78,18 @@ def calibrate(
     degradation = settings.degradation(learned)
     known, failed = _measure_scenes(scenes, posterior, degradation, settings, watch, say, certify=certify)
     errors = [own for _, own in known]
-    fit = partial(Calibration.fit, errors, level=level, delta=delta, certify=certify)
-    made = fit(
+    made = Calibration.fit(
+        errors,
+        level=level,
+        delta=delta,
+        certify=certify,
         samples=len(posterior),
         seed=seed,
         ensemble=posterior.ensemble,
-        scenes=tuple(_scene_facts(known, fit().at(level), level)),
         degradation=None if degradation == learned else degradation,
         mixtures=posterior.most_mixtures,
     )
+    made = replace(made, scenes=tuple(_scene_facts(known, made)))
     save_model(output, _with_calibration(posterior.model, made), training_tensors(source), overwrite=overwrite)
     return Calibrated(output, made, failed, round(time.monotonic() - started, 2))
 
@@ -131,7 +134,7 @@ def _measure_scenes(
     failed: dict[str, str] = {}
     for path in scenes:
         try:
-            learned = trained_on(path, settings, posterior.model.spec)
+            (learned,) = trained_on(path, settings, [posterior.model.spec])
             if learned and certify:
                 raise UsageError(f"{path}: the model was trained on this scene, so it certifies nothing.")
             if learned:
@@ -151,12 +154,10 @@ def _measure_scenes(
     return known, failed
 
 
-def _scene_facts(
-    known: Sequence[tuple[dict[str, Any], Errors]], factors: Sequence[float], level: float
-) -> Iterator[dict[str, Any]]:
+def _scene_facts(known: Sequence[tuple[dict[str, Any], Errors]], made: Calibration) -> Iterator[dict[str, Any]]:
     """The facts of each scene with its coverage and width, and its coverage if calibrated on the others."""
-    errors = [own for _, own in known]
-    by_others = leave_one_out_coverage(errors, level) if len(errors) > 1 else [None]
+    factors = made.at(made.level)
+    by_others = leave_one_out_coverage([own for _, own in known], made.level, made.delta, made.certify)
     for (fact, own), expected in zip(known, by_others, strict=True):
         yield fact | {"coverage": own.coverage(factors), "unseen": expected, "width": own.width(factors)}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli.cube import Cube, CubeMeta
-from pdenet_cli.errors import FormatError, OutputError, ResourceError
+from pdenet_cli.errors import FormatError, OutputError, PdenetError, ResourceError
 from pdenet_cli.formats import files_of, open_cube
 from pdenet_cli.formats.output import (
     PARTIAL,
@@ -30,6 +30,7 @@ from pdenet_cli.report import REPORT, Report, finite
 from pdenet_cli.tools.journal import Journal
 from pdenet_cli.tools.page import write_page
 
+KEPT = "The finished tiles are kept: continue with --resume."
 COMPLETE = "complete"  # the journal's step after the last tile
 PARTIAL_FILES = "files"  # the journal's key for the hidden files of a run
 
@@ -81,6 +82,8 @@ class Delivery:
     def refuse_others(self, scenes: Sequence[Path], variable: str | None, axes: str | None) -> None:
         """Stop where a file of another scene of the same command would be replaced."""
         taken = [final for final in self._all_files if final.exists()]
+        if not taken:
+            return
         folders = {final.parent.resolve() for final in taken}
         for scene in scenes:
             # Opened only where its files may be among the outputs: there may be thousands of scenes.
@@ -143,14 +146,16 @@ class Delivery:
 
     @contextmanager
     def cleanup_on_failure(self) -> Iterator[None]:
-        """Delete partial files on an error, except where --resume can continue: after an interrupt, or where the
-        scene could not be read or memory ran out after some tiles.
+        """Delete partial files on an error, except where --resume can continue: after an interrupt, or where after
+        some tiles the scene could not be read, an output could not be written, or memory ran out.
         """
         try:
             yield
         except Exception as error:
-            if isinstance(error, (FormatError, ResourceError)) and self.journal.steps:
-                raise type(error)(f"{error} The finished tiles are kept: continue with --resume.") from error
+            if isinstance(error, (FormatError, ResourceError, OSError)) and self.journal.steps:
+                if not isinstance(error, PdenetError):
+                    raise  # `Job` says which folder cannot be written
+                raise type(error)(f"{error} {KEPT}") from error
             self._discard()
             self.journal.end()
             raise

@@ -26,10 +26,6 @@ class Description:
     radiometry: Radiometry
     thumbnail: Picture | None
 
-    def upscaled_bytes(self, factor: int = 4) -> int:
-        """The size of the sharpened cube on disk."""
-        return self.meta.upscaled(factor).nbytes
-
     def to_dict(self) -> dict[str, Any]:
         """All but the picture, for JSON; numbers that are not finite become null."""
         meta = asdict(self.meta) | {"dtype": self.meta.dtype.str, "extra": _plain(self.meta.extra)}
@@ -39,7 +35,7 @@ class Description:
             **meta,
             "survey": asdict(self.survey),
             "radiometry": asdict(self.radiometry),
-            "x4": {"bytes_on_disk": self.upscaled_bytes(), "bytes_for_reading_whole": self.meta.nbytes},
+            "x4": {"bytes_on_disk": self.meta.upscaled(4).nbytes},
         }
         plain: dict[str, Any] = finite(everything)
         return plain
@@ -47,6 +43,7 @@ class Description:
 
 def describe(
     path: Path,
+    *,
     variable: str | None = None,
     axes: str | None = None,
     nodata: float | None = None,

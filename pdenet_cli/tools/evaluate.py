@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pdenet_cli.bands import runs
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.evaluation.look import TRUTH, Look
@@ -113,7 +114,7 @@ def scene_result(
     counted = min(tally.counted for tally in tallies.values())
     if not counted:
         raise UsageError(f"{truth.cube.path}: nothing to compare; no pixel has a valid value in both cubes.")
-    waves = meta.wavelengths_nm
+    waves, numbers = meta.wavelengths_nm, truth.cube.band_numbers
     return SceneResult(
         name=name,
         inputs=hashes(truth.cube.files),
@@ -121,7 +122,8 @@ def scene_result(
         columns=part.columns,
         row=part.row,
         column=part.column,
-        bands=truth.bands,
+        chosen_bands=None if settings.bands is None else runs(numbers),
+        bands=tuple(numbers[band] for band in truth.bands),
         bands_left_out=meta.bands - len(truth.bands),
         share_left_out=1 - counted / (meta.bands * part.rows * part.columns),
         radiometry=truth.radiometry.reason,

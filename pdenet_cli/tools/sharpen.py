@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from pdenet_cli.bands import BandChoice, report_ranges
+from pdenet_cli.bands import BandChoice, runs
 from pdenet_cli.cube import CubeMeta, Window
 from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.formats import open_cube, output_format
@@ -24,7 +24,7 @@ from pdenet_cli.reading import Reading
 from pdenet_cli.report import Report, finite, hashes, versions
 from pdenet_cli.summaries import USUAL, Question
 from pdenet_cli.survey import refuse_narrow
-from pdenet_cli.tools.delivery import COMPLETE, Delivery
+from pdenet_cli.tools.delivery import COMPLETE, KEPT, Delivery
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.tools.naming import with_own_name
 
@@ -153,8 +153,7 @@ class Job:
             with delivery.journal.locked():
                 yield from self._work(job, started, say)
         except OSError as error:
-            kept = ("The finished tiles are kept: continue with --resume.",)
-            hints = kept if delivery.journal.path.exists() else ()
+            hints = (KEPT,) if delivery.journal.path.exists() else ()
             raise unwritable(delivery.report_path.parent, error, *hints) from error
 
     def _work(self, job: dict[str, Any], started: float, say: Callable[[str], None]) -> Iterator[tuple[int, int]]:
@@ -258,6 +257,9 @@ class Job:
         model, settings, radiometry = self.posterior.model, self.settings, self.reading.radiometry
         job = {
             "inputs": hashes(self.source.files),
+            "variable": self.source.meta.variable,
+            "axes": self.source.axes,
+            "shape": self.source.meta.shape(),
             "model": {"name": model.name, "sha256": model.sha256, "scale": model.scale},
             "seed": self.posterior.seed,
             "samples": len(self.posterior),
@@ -265,7 +267,7 @@ class Job:
             "mixtures": len(self.posterior.mixtures or ()),
             "halo": self.plan.halo,
             "radiometry": asdict(radiometry) | {"floor": str(radiometry.floor)},
-            "bands": None if self.chosen is None else report_ranges(self.chosen),
+            "bands": None if self.chosen is None else runs(self.chosen),
             "dtype": settings.dtype,
             "outputs": sorted(self.delivery.cubes),
             "uncertainty": self.maps.facts() if self.maps.names else None,

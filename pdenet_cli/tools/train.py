@@ -176,7 +176,7 @@ def _cubes_in(path: Path, plan: TrainingPlan, tell: Tell, folders: set[Path]) ->
         results = [child for child in children if child.name in made]
         if results:
             tell(Note(f"left out: {len(results)} files in {path} that pdenet made"))
-        others = [child for child in children if child not in results]
+        others = [child for child in children if child.name not in made]
         aside = _masks_and_pictures(others, plan)
         if aside:
             names = ", ".join(sorted({cube.name for cube in aside.values()}))

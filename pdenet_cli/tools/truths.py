@@ -67,9 +67,10 @@ class TruthSettings:
             "protocol": self.protocol,
             "scale": scale,
             "part": self.part,
+            "variable": self.variable,
+            "axes": self.axes,
             "range": self.value_range,
             "nodata": self.nodata,
-            "bands": [self.bands.start, self.bands.stop] if isinstance(self.bands, slice) else self.bands,
             "versions": versions("torch", "numpy"),
         }
 
@@ -102,15 +103,16 @@ def refuse_to_replace(outputs: Sequence[Path], scenes: Sequence[Path], settings:
             refuse_scenes(outputs, (scene, *own, *others))
 
 
-def trained_on(path: Path, settings: TruthSettings, spec: ModelSpec) -> bool:
-    """Whether a model was trained on this cube, whichever of its bands are compared now."""
-    facts = list(spec.learned_from())
-    if not facts or settings.part != "whole":  # training leaves the other part out
-        return False
+def trained_on(path: Path, settings: TruthSettings, specs: Sequence[ModelSpec]) -> list[bool]:
+    """Whether each model was trained on this cube, whichever of its bands are compared now."""
+    facts = [list(spec.learned_from()) for spec in specs]
+    if not any(facts) or settings.part != "whole":  # training leaves the other part out
+        return [False] * len(specs)
     with open_truth(path, replace(settings, bands=None)) as cube:
         shape = list(cube.meta.shape())
-        hashes = {str(fact.get("sha256")) for fact in facts if fact.get("shape") == shape}
-        return bool(hashes) and sha256_of(cube) in hashes
+        known = [{fact.get("sha256") for fact in some if fact.get("shape") == shape} for some in facts]
+        own = sha256_of(cube) if any(known) else ""
+    return [own in hashes for hashes in known]
 
 
 def truth_view(

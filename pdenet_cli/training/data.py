@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.bands import BandChoice, report_ranges
+from pdenet_cli.bands import BandChoice, runs
 from pdenet_cli.cube import Cube, Pixels, Window
 from pdenet_cli.errors import FormatError, ResourceError, UsageError
 from pdenet_cli.memory import free_memory, return_freed_memory
@@ -68,7 +68,7 @@ class Scene:
             radiometry=radiometry.reason,
         )
         if chosen is not None:
-            facts["bands"] = report_ranges(cube.meta.chosen(chosen))
+            facts["bands"] = runs(cube.meta.chosen(chosen))
         if pixels.dtype.itemsize < 4:
             pixels = pixels[list(bands)]
         else:

@@ -56,11 +56,8 @@ def new_network(name: str, config: str | None, scale: int, seed: int, start: flo
         torch.manual_seed(seed)
         network = build_network(name, values)
     with torch.no_grad():
-        for parameter, weight in network.named_parameters():
-            if parameter.endswith(
-                ".tail"
-            ):  # smaller weights give smaller corrections: the run starts near bicubic
-                weight.mul_(start)
+        for weight in network.tails():
+            weight.mul_(start)  # smaller weights give smaller corrections: the run starts near bicubic
     return network
 
 
@@ -100,11 +97,6 @@ def name_of(network: Network) -> str:
     return next(name for name, kind in NETWORKS.items() if type(network) is kind)
 
 
-def _chances(network: Network) -> list[Tensor]:
-    """The probabilities of the network's masks."""
-    return [p for name, p in network.named_parameters() if name.endswith(".chance")]
-
-
 class Trainer:
     """A network in training: `advance` makes a step, `state` and `restore` save and continue it."""
 
@@ -130,7 +122,7 @@ class Trainer:
         self.network = network.to(device).train()
         # The running mean of the weights, which is validated and saved.
         self.average = copy.deepcopy(self.network).requires_grad_(False)
-        self.chances = _chances(network)
+        self.chances = network.chances()
         # On a CPU one patch at a time is faster: its features stay in the cache, its masks in the weights.
         self.one_by_one = device.type == "cpu"
         self.half = PRECISIONS[precision]
@@ -185,7 +177,7 @@ class Trainer:
         self.masked = masked
         if now.temperature == 0:
             # Each mask stays at its mode from here on: the running mean must choose the same ones.
-            for mean, chance in zip(_chances(self.average), self.chances, strict=True):
+            for mean, chance in zip(self.average.chances(), self.chances, strict=True):
                 mean.copy_(chance.detach())
 
     def _gradients(self, now: Moment) -> Tensor:

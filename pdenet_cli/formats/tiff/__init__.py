@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -130,8 +131,10 @@ def _with_neighbour(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, .
 
 def _enmap_bands(path: Path, count: int) -> tuple[Path, dict[str, Any]] | None:
     stem, mark, part = path.name.upper().partition("-SPECTRAL_IMAGE")
+    if not mark:
+        return None
     beside = [p for p in path.absolute().parent.iterdir() if p.name.upper() == f"{stem}-METADATA.XML"]
-    if not mark or not beside:
+    if not beside:
         return None
     bands = ElementTree.parse(beside[0]).getroot().findall("specific/bandCharacterisation/bandID")
     if not bands:  # a file of DESIS, which has the same name but another structure
@@ -160,15 +163,18 @@ def _with_world_file(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, 
     where = meta.georeference
     if where.transform is not None or where.points:
         return meta, ()
+    names = [name.lower() for name in (f"{path.stem}.tfw", f"{path.name}w", f"{path.stem}.wld")]
+    sidecar = f"{path.name}.aux.xml".lower()
     try:
-        files = {other.name.lower(): other for other in path.absolute().parent.iterdir()}
+        # Not a Path for each: there may be thousands of files.
+        with os.scandir(path.absolute().parent) as entries:
+            found = {e.name.lower(): Path(e.path) for e in entries if e.name.lower() in (*names, sidecar)}
     except OSError:  # a folder that cannot be listed
         return meta, ()
-    unread = files.get(f"{path.name}.aux.xml".lower())
+    unread = found.get(sidecar)
     if unread is not None and PLACE_IN_XML.search(_beginning(unread)):
         meta = meta.noting(f"the georeference in {unread.name} is not read")
-    names = (f"{path.stem}.tfw", f"{path.name}w", f"{path.stem}.wld")
-    world = next((files[name.lower()] for name in names if name.lower() in files), None)
+    world = next((found[name] for name in names if name in found), None)
     if world is None:
         return meta, ()
     transform = _world_transform(world)
