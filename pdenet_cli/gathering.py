@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from pdenet_cli.cube import Cube, Window
+from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.holes import FILL_DEPTH, filled_from_edges
 from pdenet_cli.mixtures import MixedSamples, Mixtures, detail_margin, detail_of, even_margin
 from pdenet_cli.posterior import Posterior
@@ -90,7 +91,8 @@ def _samples(
     unit: NDArray[np.float32], posterior: Posterior, tile: Tile, span: Span, wide: Window, mixed: MixedTile | None
 ) -> Samples:
     """The samples of a span in the window `wide`; `unit` is the padded tile."""
-    if posterior.mixtures is None or mixed is None:
+    if mixed is None:
+        assert posterior.mixtures is None
         return posterior.samples(unit, span.crop, wide.relative_to(tile.padded).scaled(tile.scale))
     return mixed.samples(unit[span.crop], span.core, wide)
 
@@ -132,10 +134,11 @@ class MixedTile:
         degradation = posterior.degradation
         wide = self.tile.core.grown(self.degradation_margin, within=padded)
         around = wide.grown(detail_margin(degradation), within=padded)
-        low = self.low[:, *around.relative_to(padded).slices]
-        samples = posterior.samples(self.low, slice(None), around.relative_to(padded).scaled(scale))
+        own = around.relative_to(padded).scaled(scale)
+        enlarged = bicubic_up(torch.from_numpy(self.low), scale)[:, *own.slices]
         inner = wide.relative_to(around).scaled(scale).slices
-        return [detail_of(sample, low, degradation)[:, *inner].contiguous() for sample in samples]
+        samples = posterior.samples(self.low, slice(None), own)
+        return [detail_of(sample, enlarged, degradation)[:, *inner] for sample in samples]
 
     def samples(self, unit: NDArray[np.float32], core: range, wide: Window) -> MixedSamples:
         """The samples of the bands `core`, whose padded tile is `unit`, in the window `wide`."""

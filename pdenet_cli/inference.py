@@ -74,7 +74,9 @@ def super_resolve(
                 pending += reversed(piece.halves(plan.halo, plan.seen))
                 continue
             try:
-                mixed = MixedTile(source, posterior, piece, plan, radiometry, margin or 0)
+                mixed = None
+                if posterior.mixtures is not None:
+                    mixed = MixedTile(source, posterior, piece, plan, radiometry, margin or 0)
                 gathered = (
                     (span, *gather(source, posterior, piece, span, radiometry, plan.usable, margin, mixed))
                     for span in plan.spans

@@ -11,7 +11,7 @@ has, shows the detail of that band beside the detail of the mixtures:
 - detail(k): what the network adds to mixture k beyond that, as far as the input could not show it.
 
 What only band b shows is kept, but for the part of it that looks like noise: texture that does not go on from a
-pixel to its neighbour (`kept`).
+pixel to its neighbour (`kept`), and no more of it than noise would have (`noise`): a pixel that stands out stays.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ PATCH = 8  # side of the patches that a scene is known by
 MOST_PATCHES = (24, 32)  # along rows and columns; 28,000 pixels tell how the bands of a scene are related
 BLOCK_VALUES = 1 << 25  # values read at once, unless one row of blocks of the file has more
 WHITE = -0.4  # correlation of `_texture` in neighbouring pixels where it is white noise
+WHITE_VARIANCE = 1.25  # variance of `_texture` of white noise of variance 1
+TAIL = 95  # percentile of a band's absolute values, ...
+BEYOND = 4  # ... and how many times it a value may be, lest a few hot pixels tell how the bands are related
+OUTSTANDING = 2.5  # standard deviations of the noise; what differs more from its surroundings is no noise
 
 Array = NDArray[np.float32]
 
@@ -53,6 +57,7 @@ class Mixtures:
     mix: Array  # (mixtures, bands)
     unmix: Array  # (bands, mixtures)
     kept: Array  # (bands,): share of the texture that only this band shows which is not noise, 0..1
+    noise: Array  # (bands,): standard deviation of the texture that only this band shows
 
     @classmethod
     def of(cls, cube: Cube, bands: Sequence[int], radiometry: Radiometry, count: int) -> Self | None:
@@ -60,14 +65,16 @@ class Mixtures:
 
         None if they would be of no use: too few bands, or too few pixels to know how the bands are related.
         """
-        if not count or len(bands) < BANDS_EACH * count:
+        if not enough_bands(len(bands), count):
             return None
         patches, there = _patches(cube, bands, radiometry)
         texture = _texture(patches)
         known = _known(there)  # (patches, rows, columns)
         if np.count_nonzero(known) < len(bands) + 4 * count:
             return None
-        brightness = np.abs(patches, dtype=np.float64).mean((1, 2, 3), where=there.all(0))
+        texture = _tamed(texture, known)
+        data: NDArray[np.bool_] = np.logical_and.reduce(there, 0)
+        brightness = np.abs(_tamed(patches, data)).mean((1, 2, 3), np.float64, where=data)
         mix = sums_of_runs(brightness, count)
         same, beside = _covariances(texture, known)
         of_mixtures = mix @ same @ mix.T
@@ -77,7 +84,8 @@ class Mixtures:
         variance, covariance = (np.einsum("ij,jk,ik->i", own, c, own) for c in (same, beside))
         correlation = covariance / np.maximum(variance, np.finfo(float).tiny)
         kept = np.clip((correlation - WHITE) / -WHITE, 0, 1)
-        return cls(*(np.ascontiguousarray(part, np.float32) for part in (mix, unmix, kept)))
+        noise = np.sqrt(np.maximum(variance, 0) / WHITE_VARIANCE)
+        return cls(*(np.ascontiguousarray(part, np.float32) for part in (mix, unmix, kept, noise)))
 
     def __len__(self) -> int:
         return len(self.mix)
@@ -96,7 +104,8 @@ class Mixtures:
             told = torch.tensordot(torch.from_numpy(self.unmix[bands]), torch.from_numpy(mixed), 1)
             own = low - told
             own -= F.avg_pool2d(symmetric_pad(own[None], 1), 3, stride=1)[0]
-            noise = own.mul_(1 - torch.from_numpy(self.kept[bands])[:, None, None])
+            most = OUTSTANDING * torch.from_numpy(self.noise[bands])[:, None, None]
+            noise = own.clamp_(-most, most).mul_(1 - torch.from_numpy(self.kept[bands])[:, None, None])
             low = low - noise
             # up(x) + up(x - D(up(x))), D the degradation, in one step.
             return bicubic_up(2 * low - _enlarged_and_degraded(low, degradation), degradation.scale)
@@ -134,17 +143,25 @@ class MixedSamples:
 
     @cached_property
     def _mean_detail(self) -> Tensor:
-        return torch.stack(list(self.details)).mean(0)
+        total = torch.zeros_like(self.details[0])
+        for detail in self.details:
+            total += detail
+        return total / len(self)
 
     def cropped(self, rows: slice, columns: slice) -> Self:
         """The same samples of a part of the pixels."""
-        even, *details = (part[:, rows, columns].contiguous() for part in (self.even, *self.details))
-        return replace(self, even=even, details=details)
+        even, *details = (part[:, rows, columns] for part in (self.even, *self.details))
+        return replace(self, even=even.contiguous(), details=details)
 
     def _with(self, detail: Tensor) -> Array:
         with torch.inference_mode():
             pixels = torch.addmm(self.even.flatten(1), self.unmix, detail.flatten(1))
             return np.asarray(pixels.view_as(self.even).numpy())
+
+
+def enough_bands(bands: int, count: int) -> bool:
+    """Whether so many bands are worth being mixed to `count` mixtures."""
+    return count > 0 and bands >= BANDS_EACH * count
 
 
 def sums_of_runs(brightness: NDArray[np.float64], count: int) -> NDArray[np.float64]:
@@ -169,10 +186,10 @@ def detail_margin(degradation: Degradation) -> int:
     return UP_REACH + degradation.reach
 
 
-def detail_of(sample: Array, mixed: Array, degradation: Degradation) -> Tensor:
-    """What a network added to mixtures, (mixtures, rows, columns), without what their input shows already."""
+def detail_of(sample: Array, enlarged: Tensor, degradation: Degradation) -> Tensor:
+    """What a network added to the enlarged mixtures, without what their input shows already; replaces `sample`."""
     with torch.inference_mode():
-        added = torch.from_numpy(sample) - bicubic_up(torch.from_numpy(mixed), degradation.scale)
+        added = torch.from_numpy(sample).sub_(enlarged)
         return added.sub_(bicubic_up(degradation(added), degradation.scale))
 
 
@@ -224,6 +241,15 @@ def _texture(patches: Array) -> Array:
     """The difference between a pixel and the mean of its four neighbours, for the inner pixels of patches."""
     around = patches[..., :-2, 1:-1] + patches[..., 2:, 1:-1] + patches[..., 1:-1, :-2] + patches[..., 1:-1, 2:]
     return np.asarray(patches[..., 1:-1, 1:-1] - around / 4, np.float32)
+
+
+def _tamed(values: Array, where: NDArray[np.bool_]) -> Array:
+    """Values of each band, (bands, ...), those far beyond nearly all others brought back; replaces `values`."""
+    for band in values:
+        most = BEYOND * np.percentile(np.abs(band[where]), TAIL)
+        if most > 0:
+            np.clip(band, -most, most, out=band)
+    return values
 
 
 def _known(there: NDArray[np.bool_]) -> NDArray[np.bool_]:

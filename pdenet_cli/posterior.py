@@ -148,7 +148,8 @@ class Posterior:
         count, margin = len(self.mixtures), detail_margin(self.degradation)
         network = plan.pixels() * count * (work + 8)
         details = plan.pixels(margin) * count * fine * (len(self) + 4)
-        return max(network, plan.largest_core * fine * 14) + details
+        reading = plan.largest * 48  # numbers of the file on their way to 0..1
+        return max(network, reading + plan.largest_core * fine * 14) + details
 
     def plan(
         self,

@@ -10,13 +10,24 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdenet_cli import Cube, CubeMeta, Posterior, Radiometry, load_model, mixtures, open_cube, sharpen
+from pdenet_cli import (
+    Cube,
+    CubeMeta,
+    Job,
+    Posterior,
+    Radiometry,
+    Settings,
+    load_model,
+    mixtures,
+    open_cube,
+    sharpen,
+)
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation.view import ALREADY_UNIT
 from pdenet_cli.gathering import halo_for
 from pdenet_cli.inference import Layer, super_resolve
-from pdenet_cli.mixtures import MixedSamples, Mixtures, detail_of
+from pdenet_cli.mixtures import MixedSamples, Mixtures, detail_margin, detail_of
 from pdenet_cli.models import bicubic_model
 from pdenet_cli.summaries import MAPS, MEAN, Question, cropped, mean, std
 from pdenet_cli.tiling import Plan
@@ -65,7 +76,8 @@ def test_the_detail_of_every_band_follows_from_that_of_the_mixtures():
     made = mixtures_of(low)
     mixed = made.mixed(low)
     # A network that is right about the mixtures.
-    detail = detail_of(np.tensordot(made.mix, high, 1), mixed, degradation)
+    enlarged = bicubic_up(torch.from_numpy(mixed), 4)
+    detail = detail_of(np.tensordot(made.mix, high, 1), enlarged, degradation)
     even = made.even(low, mixed, slice(None), degradation)
     (got,) = MixedSamples(even, [detail], torch.from_numpy(made.unmix))
     bicubic = bicubic_up(torch.from_numpy(low), 4).numpy()
@@ -111,10 +123,36 @@ def test_noise_of_single_bands_goes_and_their_own_texture_stays():
     assert np.abs(seen[5] - pixels[5]).mean() < 0.1 * np.abs(own - own.mean()).mean()
 
 
+def test_a_pixel_that_stands_out_in_a_noisy_band_stays():
+    rng = np.random.default_rng(3)
+    pixels = materials(60, 60)
+    pixels[15] += 0.01 * rng.standard_normal((60, 60)).astype(np.float32)
+    pixels[15, 30, 30] += 0.3
+    made = mixtures_of(pixels)
+    assert made.kept[15] < 0.3
+    even = made.even(pixels, made.mixed(pixels), slice(None), Degradation(2))
+    seen = bicubic_down(even, 2).numpy()
+    assert np.abs(seen - pixels)[15, 30, 30] < 0.1
+    assert np.abs(seen - pixels)[:15, 30, 30].max() < 0.1
+
+
+@pytest.mark.parametrize("hot", [100.0, 1e20])
+def test_a_hot_pixel_does_not_change_how_bands_are_related(hot):
+    pixels = materials(60, 60)
+    plain = mixtures_of(pixels)
+    pixels[15, 30, 30] = hot
+    made = mixtures_of(pixels)
+    others = np.arange(BANDS) != 15
+    np.testing.assert_allclose(made.unmix[others], plain.unmix[others], rtol=0.1, atol=0.05)
+    assert np.isfinite(made.unmix).all()
+    np.testing.assert_allclose(made.mix, plain.mix, rtol=0.01)
+
+
 def test_white_noise_is_known_by_its_correlation():
-    noise = np.random.default_rng(0).standard_normal((1, 4000, 8, 8)).astype(np.float32)
-    same, beside = mixtures._covariances(mixtures._texture(noise), np.ones((4000, 6, 6), np.bool_))
+    noise = np.random.default_rng(0).standard_normal((1, 20000, 8, 8)).astype(np.float32)
+    same, beside = mixtures._covariances(mixtures._texture(noise), np.ones((20000, 6, 6), np.bool_))
     assert beside.item() / same.item() == pytest.approx(mixtures.WHITE, abs=0.01)
+    assert same.item() == pytest.approx(mixtures.WHITE_VARIANCE, abs=0.01)
 
 
 # When there are any
@@ -176,8 +214,8 @@ def test_patches_cover_short_sides_and_are_spread_over_long_ones(length, most):
 def test_a_model_is_used_with_the_mixtures_of_its_calibration(models):
     assert Posterior(make_model(), 2).most_mixtures == 16
     assert Posterior(make_model(), 2, mixtures=0).most_mixtures == 0
-    for scale in (2, 4, 8):
-        assert Posterior(load_model(f"general-x{scale}"), 2).most_mixtures == 16
+    for scale, count in ((2, 24), (4, 16), (8, 16)):
+        assert Posterior(load_model(f"general-x{scale}"), 2).most_mixtures == count
     model = load_model(models / "calibrated.safetensors")
 
     def calibrated(**others):
@@ -222,6 +260,27 @@ def run(pixels, posterior, tile, depth, maps=tuple(MAPS), nodata=None, halo=None
     layers += [Layer(s, cubes[s.name] if s.compute else None, cubes[f"{s.name}_merged"]) for s in summaries]
     list(super_resolve(source, posterior, plan, radiometry, layers, question=QUESTION))
     return {name: cube.array for name, cube in cubes.items()}
+
+
+@pytest.mark.parametrize("degradation", [Degradation(4), Degradation(2, "gaussian", 1.0), Degradation(2, "area")])
+def test_margins_of_mixtures_are_wide_enough(degradation):
+    scale, low = degradation.scale, np.random.default_rng(0).standard_normal((4, 40, 40)).astype(np.float32)
+    sample = np.random.default_rng(1).standard_normal((4, 40 * scale, 40 * scale)).astype(np.float32)
+    large = bicubic_up(torch.from_numpy(low), scale)
+    margin = detail_margin(degradation)
+    whole = detail_of(sample.copy(), large, degradation)[:, 20 * scale : -8 * scale, 20 * scale : -8 * scale]
+    near = slice((20 - margin) * scale, (32 + margin) * scale)
+    part = detail_of(sample[:, near, near].copy(), large[:, near, near], degradation)
+    inner = slice(margin * scale, (12 + margin) * scale)
+    torch.testing.assert_close(part[:, inner, inner], whole, atol=1e-5, rtol=0)
+
+
+def test_a_scene_too_small_for_mixtures_is_told_of(tmp_path):
+    scene = written(tmp_path / "a.hdr", materials(6, 6))
+    for count, notes in ((4, 1), (0, 0), (16, 0)):
+        posterior = Posterior(make_model(), 2, mixtures=count)
+        with Job(scene, tmp_path / "b.hdr", posterior, Settings()) as job:
+            assert sum("sees every band" in note for note in job._notes()) == notes
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

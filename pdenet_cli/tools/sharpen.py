@@ -19,6 +19,7 @@ from pdenet_cli.formats import open_cube, output_format
 from pdenet_cli.formats.output import Output, unwritable
 from pdenet_cli.gathering import halo_for
 from pdenet_cli.inference import super_resolve
+from pdenet_cli.mixtures import enough_bands
 from pdenet_cli.posterior import Posterior, require_posterior
 from pdenet_cli.reading import Reading
 from pdenet_cli.report import Report, finite, hashes, versions
@@ -282,7 +283,13 @@ class Job:
         met = f"{count} samples instead of {asked}: this network cannot give more different ones."
         fewer = (met,) if 1 < count < asked else ()
         of_scene = (*self.source.meta.notes, *self.reading.survey.notes)
-        return (*of_scene, *self._zero_bands(), *fewer, *self.maps.notes())
+        return (*of_scene, *self._zero_bands(), *fewer, *self._unmixed(), *self.maps.notes())
+
+    def _unmixed(self) -> Iterator[str]:
+        """A note if the network sees every band of a scene that it would see as mixtures were it larger."""
+        if self.posterior.mixtures is None and enough_bands(len(self.reading.bands), self.posterior.most_mixtures):
+            met = "Too few pixels with data to see the bands as mixtures"
+            yield f"{met}: the network sees every band, which takes longer."
 
     def _zero_bands(self) -> Iterator[str]:
         """A note if bad bands are written as 0 because the output has no nodata value."""
