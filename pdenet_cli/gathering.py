@@ -48,12 +48,12 @@ def gather(
     span: Span,
     radiometry: Radiometry,
     usable: Sequence[int],
-    degradation_margin: int | None = None,
+    margin: int | None = None,
     mixed: MixedTile | None = None,
 ) -> tuple[Evidence, NDArray[np.bool_]]:
     """What is known about some bands of a tile, and where on the fine grid there is data.
 
-    `degradation_margin` is None if no map needs what the degraded mean leaves unexplained. `mixed` is the tile as
+    `margin` is None if no map needs what the degraded mean leaves unexplained. `mixed` is the tile as
     the network sees it if the posterior has mixtures.
     """
     bands = [usable[i] for i in span.padded]  # as the file counts them
@@ -61,16 +61,16 @@ def gather(
     rows, columns = tile.core.relative_to(tile.padded).slices
     fine_there = repeated(there[span.crop, rows, columns], tile.scale)
     low = unit[span.crop, rows, columns]
-    wide = tile.core.grown(degradation_margin or 0, within=tile.padded)
+    wide = tile.core.grown(margin or 0, within=tile.padded)
     inner = tile.core.relative_to(wide)
     samples: Samples
     if not fine_there.any():  # no data: spare the network
         samples = np.zeros((len(posterior), *fine_there.shape), np.float32)
-        unexplained = None if degradation_margin is None else np.zeros_like(low)
+        unexplained = None if margin is None else np.zeros_like(low)
     else:
         samples = _samples(unit, posterior, tile, span, wide, mixed)
         unexplained = None
-        if degradation_margin is not None:
+        if margin is not None:
             degraded = posterior.degradation(torch.from_numpy(mean(samples))).numpy()
             unexplained = low - degraded[:, *inner.slices]
             samples = cropped(samples, *inner.scaled(tile.scale).slices)
@@ -114,7 +114,7 @@ class MixedTile:
     tile: Tile
     plan: Plan
     radiometry: Radiometry
-    degradation_margin: int
+    margin: int  # as of `gather`
 
     @cached_property
     def low(self) -> NDArray[np.float32]:
@@ -132,7 +132,7 @@ class MixedTile:
         """What each sample adds to the mixtures, (mixtures, rows, columns) each, around the core."""
         posterior, padded, scale = self.posterior, self.tile.padded, self.tile.scale
         degradation = posterior.degradation
-        wide = self.tile.core.grown(self.degradation_margin, within=padded)
+        wide = self.tile.core.grown(self.margin, within=padded)
         around = wide.grown(detail_margin(degradation), within=padded)
         own = around.relative_to(padded).scaled(scale)
         enlarged = bicubic_up(torch.from_numpy(self.low), scale)[:, *own.slices]
