@@ -25,4 +25,4 @@ for system in "${systems[@]}"; do
     pdenet train "$@" -o "$model" --network "$system" --config "$config" --scale "${SCALE:-4}" "${limit[@]}" --resume
     models+=(--model "$model")
 done
-pdenet evaluate "${models[@]}" "$@" --part lower-right-alone --html "$folder/compared.html" --overwrite
+pdenet evaluate "${models[@]}" "$@" --part lower-right-alone --mixtures 0 --html "$folder/compared.html" --overwrite

@@ -32,7 +32,7 @@ for network in pdenet dropout template ensemble; do
         --scale "${SCALE:-4}" "${limit[@]}" --resume
 done
 
-common=(--part lower-right-alone --samples "$passes" --level 0.9 --overwrite)
+common=(--mixtures 0 --part lower-right-alone --samples "$passes" --level 0.9 --overwrite)
 
 # calibrated ROW NETWORK ENSEMBLE
 calibrated() {
