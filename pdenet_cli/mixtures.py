@@ -1,7 +1,7 @@
 """Many bands seen as few mixtures: what a network sees of a cube with dozens or hundreds of bands.
 
 Neighbouring bands show nearly the same picture. A network that sharpens each of them does the same work again and
-again, each time with the noise of one band. Here it sharpens K mixtures, the sums of K runs of neighbouring bands.
+again, each time with the noise of one band. Here it sharpens K mixtures, overlapping sums of neighbouring bands.
 The detail that it finds goes to every band in the proportions in which the scene itself, at the resolution that it
 has, shows the detail of that band beside the detail of the mixtures:
 
@@ -35,6 +35,7 @@ from pdenet_cli.radiometry import Radiometry
 MIXTURES = 16  # of a cube with many bands, unless asked otherwise
 BANDS_EACH = 3  # a cube with fewer bands per mixture than this is not mixed: little would be gained
 UP_REACH = 2  # pixels on each side that bicubic interpolation depends on
+WIDTH = 1.5  # how far a mixture reaches to both sides, in distances between mixtures
 LEVEL = 0.3  # mean of every mixture, 0..1: a network expects the brightness of an ordinary scene
 DARKEST = 1e-6  # the least brightness of the bands of a mixture
 RIDGE = 0.02  # of the regression of bands on mixtures, relative to the mean variance of the mixtures
@@ -45,6 +46,8 @@ WHITE = -0.4  # correlation of `_texture` in neighbouring pixels where it is whi
 WHITE_VARIANCE = 1.25  # variance of `_texture` of white noise of variance 1
 TAIL = 95  # percentile of a band's absolute values, ...
 BEYOND = 4  # ... and how many times it a value may be, lest a few hot pixels tell how the bands are related
+BRIGHTEST = 99.9  # percentile of a band's absolute values; in mixtures, none is more than BEYOND times it
+KNOWN_BANDS = 0.9  # of the bands must have data where it is seen how they are related; the others are filled in
 OUTSTANDING = 2.5  # standard deviations of the noise; what differs more from its surroundings is no noise
 
 Array = NDArray[np.float32]
@@ -55,6 +58,7 @@ class Mixtures:
     """How the bands of a scene become mixtures, and how the detail of mixtures becomes that of bands."""
 
     mix: Array  # (mixtures, bands)
+    most: Array  # (bands,): the largest absolute value that counts in mixtures, lest a hot pixel spoil all bands
     unmix: Array  # (bands, mixtures)
     kept: Array  # (bands,): share of the texture that only this band shows which is not noise, 0..1
     noise: Array  # (bands,): standard deviation of the texture that only this band shows
@@ -72,10 +76,13 @@ class Mixtures:
         known = _known(there)  # (patches, rows, columns)
         if np.count_nonzero(known) < len(bands) + 4 * count:
             return None
-        texture = _tamed(texture, known)
-        data: NDArray[np.bool_] = np.logical_and.reduce(there, 0)
-        brightness = np.abs(_tamed(patches, data)).mean((1, 2, 3), np.float64, where=data)
-        mix = sums_of_runs(brightness, count)
+        texture = _tamed(texture, np.broadcast_to(known, texture.shape))
+        most = BEYOND * np.array(
+            [_percentile(band[own], BRIGHTEST) for band, own in zip(patches, there, strict=True)]
+        )
+        counts = np.count_nonzero(there, (1, 2, 3))
+        sums = np.abs(_tamed(patches, there)).sum((1, 2, 3), np.float64, where=there)
+        mix = overlapping_sums(sums / np.maximum(counts, 1), count)
         same, beside = _covariances(texture, known)
         of_mixtures = mix @ same @ mix.T
         ridge = RIDGE * np.trace(of_mixtures) / count + np.finfo(float).tiny
@@ -85,14 +92,15 @@ class Mixtures:
         correlation = covariance / np.maximum(variance, np.finfo(float).tiny)
         kept = np.clip((correlation - WHITE) / -WHITE, 0, 1)
         noise = np.sqrt(np.maximum(variance, 0) / WHITE_VARIANCE)
-        return cls(*(np.ascontiguousarray(part, np.float32) for part in (mix, unmix, kept, noise)))
+        return cls(*(np.ascontiguousarray(part, np.float32) for part in (mix, most, unmix, kept, noise)))
 
     def __len__(self) -> int:
         return len(self.mix)
 
     def mixed(self, unit: Array, bands: slice = slice(None)) -> Array:
         """The share of some bands, (bands, rows, columns), in the mixtures; the shares of all bands add up."""
-        return np.tensordot(self.mix[:, bands], unit, 1)
+        most = self.most[bands, None, None]
+        return np.tensordot(self.mix[:, bands], unit.clip(-most, most), 1)
 
     def even(self, unit: Array, mixed: Array, bands: slice, degradation: Degradation) -> Tensor:
         """Some bands enlarged, without noise, so that `degradation` nearly gives the input again.
@@ -164,16 +172,15 @@ def enough_bands(bands: int, count: int) -> bool:
     return count > 0 and bands >= BANDS_EACH * count
 
 
-def sums_of_runs(brightness: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """The weights of the bands in mixtures, (mixtures, bands): sums of equal runs, each as bright as LEVEL.
+def overlapping_sums(brightness: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """The weights of the bands in mixtures, (mixtures, bands): each mixture is as bright as LEVEL.
 
-    In a sum, dark bands, which are mostly noise, count for little.
+    A band counts the more, the nearer it is to the middle of a mixture. In a sum, dark bands, which are mostly
+    noise, count for little.
     """
-    edges = np.linspace(0, len(brightness), count + 1).round().astype(int)
-    mix = np.zeros((count, len(brightness)))
-    for row, first, last in zip(mix, edges, edges[1:], strict=False):
-        row[first:last] = LEVEL / max(brightness[first:last].sum(), DARKEST)
-    return mix
+    places = (np.arange(len(brightness)) + 0.5) * count / len(brightness)
+    weights = np.maximum(WIDTH - np.abs(places - (np.arange(count)[:, None] + 0.5)), 0)
+    return weights * (LEVEL / np.maximum(weights @ brightness, DARKEST))[:, None]
 
 
 def even_margin(degradation: Degradation) -> int:
@@ -245,18 +252,22 @@ def _texture(patches: Array) -> Array:
 
 def _tamed(values: Array, where: NDArray[np.bool_]) -> Array:
     """Values of each band, (bands, ...), those far beyond nearly all others brought back; replaces `values`."""
-    for band in values:
-        most = BEYOND * np.percentile(np.abs(band[where]), TAIL)
-        if most > 0:
-            np.clip(band, -most, most, out=band)
+    for band, own in zip(values, where, strict=True):
+        most = BEYOND * _percentile(band[own], TAIL)
+        np.clip(band, -most, most, out=band)
     return values
 
 
+def _percentile(values: Array, percent: float) -> float:
+    """A percentile of the absolute values that are not 0; 0 if all are."""
+    sizes = np.abs(values[values != 0])
+    return float(np.percentile(sizes, percent)) if sizes.size else 0.0
+
+
 def _known(there: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Where `_texture` is that of true values in all bands, (patches, rows, columns)."""
-    every: NDArray[np.bool_] = np.logical_and.reduce(there, 0)
-    beside = every[..., :-2, 1:-1] & every[..., 2:, 1:-1] & every[..., 1:-1, :-2] & every[..., 1:-1, 2:]
-    return np.asarray(every[..., 1:-1, 1:-1] & beside)
+    """Where `_texture` is that of true values in nearly all bands, (patches, rows, columns)."""
+    beside = there[..., :-2, 1:-1] & there[..., 2:, 1:-1] & there[..., 1:-1, :-2] & there[..., 1:-1, 2:]
+    return np.asarray((there[..., 1:-1, 1:-1] & beside).mean(0) >= KNOWN_BANDS)
 
 
 def _covariances(texture: Array, known: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
