@@ -8,11 +8,12 @@ The rule, first match wins (`reason` says which it was):
 3. gains and offsets in the header: the physical values they give, if those look like reflectance (the brightest
    above 0.05 and at most 2);
 4. 8-bit numbers: 0..255;
-5. floating-point numbers between -0.5 and 1.5, the 99.9th percentile above 0.05: taken as they are;
+5. floating-point numbers between -0.5 (their 0.1th percentile) and 1.5, the 99.9th above 0.05: taken as they are;
 6. otherwise 0..p, p the 99.9th percentile of the valid numbers, so that one hot pixel does not darken the
-   rest; from the smallest number instead of 0 if that is below -p/10.
+   rest; from the 0.1th percentile instead of 0 if that is below -p/10.
 
-Numbers outside the range are not clipped: they become less than 0 or more than 1.
+Numbers outside the range are not clipped: they become less than 0 or more than 1. A number a million times as
+large as the range is no measurement: it counts as a hole.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ BRIGHTEST = 2.0  # reflectances reach at most this: glint and noise are above 1
 PLAUSIBLE = (
     0.001,
     10.0,
-)  # 99.9th percentile / reflectance scale factor must lie between these to believe the factor
+)  # to believe a reflectance scale factor, 99.9th percentile / factor must lie between these
+IMPOSSIBLE = 1e6  # 0..1; such as 1e37, which netCDF files have where nothing was written
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ class Radiometry:
             offset=offset,
             reason=chosen.reason,
             nodata=meta.nodata,
-            fill=tuple(np.nan_to_num(means).tolist()),
+            # Numbers that count as holes are in the means of a survey.
+            fill=tuple(np.nan_to_num(means).clip(-1, 2).tolist()),
             # A survey of a part of the scene may have missed negative values.
             floor=0.0
             if survey.ends(meta)[0] >= 0 and (survey.looked_at == 1 or meta.dtype.kind in "ub")
@@ -146,7 +149,14 @@ class Radiometry:
         there = valid(pixels, self.nodata)
         with np.errstate(invalid="ignore", over="ignore"):
             unit = self.to_unit(pixels, bands)
+            there &= np.abs(unit) < IMPOSSIBLE
         return np.where(there, unit, _per_band(self.fill, bands).astype(np.float32)), there
+
+    def has_impossible(self, survey: Survey) -> bool:
+        """Whether `prepare` finds holes in a surveyed scene where there is no nodata value."""
+        with np.errstate(over="ignore"):
+            ends = np.multiply.outer((survey.minimum, survey.maximum), self.gain) + self.offset
+        return bool((np.abs(ends) >= IMPOSSIBLE).any())
 
     def finish(self, unit: Pixels, there: NDArray[np.bool_], dtype: np.dtype[Any], bands: Bands = ALL) -> Pixels:
         """The network's 0..1 as file numbers, nodata again where `there` is False."""
@@ -205,17 +215,17 @@ def _range(meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | No
         return replace(other, reason=f"{other.reason}; {ignored}")
     if (physical := _physical(meta)) is not None:
         gains, offsets = map(np.array, physical)
-        highest = gains * np.where(gains > 0, survey.top, survey.minimum) + offsets
+        highest = gains * np.where(gains > 0, survey.top, survey.bottom) + offsets
         brightest = float(highest.max()) if survey.brightest is None else survey.brightest
         if DARKEST < brightest <= BRIGHTEST:
             said = f"gain and offset in the header: {_span(physical[0])} and {_span(physical[1])}"
             return _Range(0.0, 1.0, said, physical=True)
     if meta.dtype == np.uint8:
         return _Range(0.0, 255.0, "8-bit numbers: 0 to 255")
-    if meta.dtype.kind == "f" and survey.minimum >= -0.5 and survey.maximum <= 1.5 and survey.top > DARKEST:
+    if meta.dtype.kind == "f" and survey.bottom >= -0.5 and survey.maximum <= 1.5 and survey.top > DARKEST:
         return _Range(0.0, 1.0, "floating-point numbers near 0 to 1, taken as they are")
     top = survey.top if survey.top > 0 else survey.maximum
-    low = survey.minimum if survey.minimum < -abs(top) / 10 else 0.0
+    low = survey.bottom if survey.bottom < -abs(top) / 10 else 0.0
     if top <= low:
         top = low + 1.0
     return _Range(low, top, f"from the data: {low:g} to {top:g} (99.9th percentile)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pdenet_cli.cube import Cube
 from pdenet_cli.errors import FormatError
@@ -38,4 +38,7 @@ class Reading:
         if not bands:
             raise FormatError(f"{cube.path}: every band is marked bad or empty.")
         constant = tuple(band for band in survey.usable_bands(cube.meta) if band not in bands)
-        return cls(survey, bands, constant, Radiometry.of(cube.meta, survey, value_range))
+        radiometry = Radiometry.of(cube.meta, survey, value_range)
+        if radiometry.has_impossible(survey):
+            survey = replace(survey, holes=True)
+        return cls(survey, bands, constant, radiometry)

@@ -19,6 +19,7 @@ SURVEY_VALUES = 1 << 28  # scenes with more values are surveyed in evenly spread
 BLOCK_VALUES = 1 << 23  # values read at once
 LARGEST_BLOCK = 1 << 27  # a file stored in blocks of more values than this is read row by row, though that is slow
 PERCENTILE_VALUES = 1 << 20  # values that the percentile is computed from
+PERCENTILES = (0.1, 99.9)  # what lies outside is noise, glint or no measurement
 FILL_VALUES = (-9999.0, -999.0, -32768.0, -(2.0**31), -3.4028234663852886e38, 9.969209968386869e36)
 """Common nodata values of other products."""
 FILL_SHARE = 0.001  # an extreme value more frequent than this may be a fill value; less frequent, it is chance
@@ -36,6 +37,7 @@ class Survey:
 
     minimum: float
     maximum: float
+    bottom: float  # the 0.1th percentile
     top: float  # the 99.9th percentile
     means: tuple[float, ...]  # per band, NaN for a band without a valid value
     nodata_share: float
@@ -169,20 +171,22 @@ class _Scan:
         counted = next(b for b in (self.good & self.varies, self.good & there, there) if b.any())
         values = np.concatenate([values[counted[bands]] for bands, values in self.sampled]).astype(np.float64)
         bands = np.concatenate([bands[counted[bands]] for bands, _ in self.sampled])
-        maximum = float(self.highs[counted].max())
+        minimum, maximum = float(self.lows[counted].min()), float(self.highs[counted].max())
+        bottom, top = np.percentile(values, PERCENTILES).tolist() if values.size else (minimum, maximum)
         with np.errstate(invalid="ignore"):
             means = self.sums / self.counts
         constant = there & ~self.varies
         return Survey(
-            minimum=float(self.lows[counted].min()),
+            minimum=minimum,
             maximum=maximum,
-            top=float(np.percentile(values, 99.9)) if values.size else maximum,
+            bottom=bottom,
+            top=top,
             means=tuple(means.tolist()),
             nodata_share=self.invalid_count / self.read_count,
             looked_at=self.read_count / math.prod(self.cube.meta.shape()),
             constant=tuple(low if same else None for low, same in zip(self.lows.tolist(), constant, strict=True)),
             holes=bool((self.missing[self.good & there] > 0).any()),
-            notes=tuple(self._notes(values)),
+            notes=tuple(self._notes(values, (minimum, maximum))),
             brightest=self._brightest(values, bands),
         )
 
@@ -195,21 +199,27 @@ class _Scan:
         with np.errstate(all="ignore"):
             return float(np.percentile(values * gains[bands] + offsets[bands], 99.9))
 
-    def _notes(self, values: NDArray[np.float64]) -> Iterator[str]:
+    def _notes(self, values: NDArray[np.float64], extremes: tuple[float, float]) -> Iterator[str]:
         """A note on the smallest and on the largest value if it seems to be an undeclared nodata value."""
         if not values.size:
             return
-        for end in {float(values.min()), float(values.max())}:
+        bottom, top = np.percentile(values, PERCENTILES)
+        for end in {*extremes, float(values.min()), float(values.max())}:
             equal = values == end
             share = float(equal.mean())
-            if share > FILL_SHARE and self._is_fill_value(end, values[~equal], int(equal.sum())):
+            if share > FILL_SHARE:
+                often = f"makes up {share:.1%} of the values"
+                suspect = self._is_fill_value(end, values[~equal], int(equal.sum()))
+            else:
+                often = "is among the values"
+                suspect = _is_common_fill(end) and max(bottom - end, end - top) > FILL_GAP * (top - bottom)
+            if suspect:
                 number = f"{end:.0f}" if abs(end) < 2**53 else repr(end)  # exact, so that --nodata matches it
-                met = f"{number} makes up {share:.1%} of the values but is not declared as nodata"
-                yield f"{met}. If it is nodata, use --nodata {number}"
+                yield f"{number} {often} but is not declared as nodata. If it is nodata, use --nodata {number}"
 
     def _is_fill_value(self, end: float, others: NDArray[np.float64], count: int) -> bool:
         """Whether this extreme value, found `count` times, is probably a fill value."""
-        if any(np.isclose(end, fill, rtol=1e-6) for fill in FILL_VALUES):
+        if _is_common_fill(end):
             return True
         if not others.size:
             return False
@@ -234,6 +244,10 @@ class _Scan:
                 self.lows[band] = min(self.lows[band], float(values.min()))
                 self.highs[band] = max(self.highs[band], float(values.max()))
         return pixels, there
+
+
+def _is_common_fill(value: float) -> bool:
+    return any(np.isclose(value, fill, rtol=1e-6) for fill in FILL_VALUES)
 
 
 def refuse_narrow(dtype: np.dtype[Any], meta: CubeMeta, survey: Survey) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pdenet_cli import CubeMeta, create_cube, open_cube
+from pdenet_cli import Cube, CubeMeta, create_cube, open_cube
 
 
 def written(path: Path, pixels: np.ndarray, **meta: object) -> Path:
@@ -32,3 +32,9 @@ def rewritten(path, pixels):
         meta = cube.meta
     with create_cube(path, meta, overwrite=True) as cube:
         cube.write(meta.window, pixels)
+
+
+def in_memory(pixels, **meta):
+    """A cube without a file."""
+    pixels = np.asarray(pixels)
+    return Cube("cube", CubeMeta(*pixels.shape, pixels.dtype, **meta), pixels)

@@ -12,18 +12,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pdenet_cli import CubeMeta, Radiometry, Survey, create_cube, open_cube, radiometry
+from pdenet_cli import (
+    CubeMeta,
+    Posterior,
+    Radiometry,
+    Survey,
+    create_cube,
+    load_model,
+    open_cube,
+    radiometry,
+    sharpen,
+)
 from pdenet_cli.cube import Cube
 from pdenet_cli.errors import FormatError, UsageError
 from pdenet_cli.formats.tiff.segments import SegmentArray
 from pdenet_cli.holes import filled_from_edges, valid
+from pdenet_cli.reading import Reading
 from pdenet_cli.survey import _evenly_spread, refuse_narrow
-from tests.cubes import written
+from tests.cubes import in_memory, written
 from tests.tiffs import gdal_file
 
 
 def survey(low, high, bands=2):
-    return Survey(low, high, high, (0.5 * (low + high),) * bands, 0.0, 1.0)
+    return Survey(low, high, low, high, (0.5 * (low + high),) * bands, 0.0, 1.0)
 
 
 def meta(dtype="<u2", **more):
@@ -140,7 +151,7 @@ def test_the_words_of_a_reason_decide_nothing(monkeypatch):
 
 @given(hnp.arrays(st.sampled_from(["u1", "<i2", "<u2", "<i4"]), (2, 3, 3)))
 def test_integers_come_back_exactly(pixels):
-    found = Survey(float(pixels.min()), float(pixels.max()), 10000.0, (0.0, 0.0), 0, 1)
+    found = Survey(float(pixels.min()), float(pixels.max()), float(pixels.min()), 10000.0, (0.0, 0.0), 0, 1)
     radiometry = Radiometry.of(meta(pixels.dtype), found)
     if pixels.dtype.itemsize < 4:  # float32 holds 24 bits
         np.testing.assert_array_equal(radiometry.from_unit(radiometry.to_unit(pixels), pixels.dtype), pixels)
@@ -382,13 +393,13 @@ def test_holes_of_bad_bands_are_none_of_the_scene(tmp_path):
     ("fill", "count", "said"),
     [
         (-9999, 30, True),
-        (-9999, 1, False),
+        (-9999, 1, True),
         (-9998, 30, False),
         (9.969209968386869e36, 30, True),
         (150, 4000, False),
     ],
 )
-def test_what_other_products_fill_holes_with_is_told_of_where_there_is_much_of_it(tmp_path, fill, count, said):
+def test_what_other_products_fill_holes_with_is_told_of(tmp_path, fill, count, said):
     pixels = np.random.default_rng(0).uniform(100, 200, (2, 50, 50)).astype("f4")
     pixels.reshape(-1)[:count] = fill
     with open_cube(written(tmp_path / "a.hdr", pixels)) as cube:
@@ -420,6 +431,37 @@ def test_a_number_far_from_all_others_is_told_of(tmp_path, dtype, top, fill, sai
     with open_cube(written(tmp_path / "a.hdr", pixels)) as cube:
         notes = Survey.of(cube).notes
     assert [note.partition(" values but")[0] for note in notes] == [f"{fill} makes up 6.0% of the"] * said
+
+
+@pytest.mark.parametrize("fill", [-9999, -1, 9.96921e36, -3.4e38])
+def test_one_wrong_number_does_not_change_what_the_others_mean(fill):
+    pixels = np.random.default_rng(0).uniform(0.1, 0.9, (3, 40, 40)).astype("f4")
+    spoiled = pixels.copy()
+    spoiled[1, 7, 8] = fill
+    found = Survey.of(in_memory(spoiled))
+    assert "near 0 to 1, taken" in Radiometry.of(in_memory(spoiled).meta, replace(found, maximum=1)).reason
+    radiometry = Radiometry.of(in_memory(spoiled).meta, found)
+    np.testing.assert_allclose(radiometry.offset, 0)
+    assert 1 <= radiometry.gain[0] < 1.2
+    # Numbers below 0 by nature have a range of their own.
+    negative = in_memory(100 * (spoiled.astype("f8") - 0.5))
+    low = Radiometry.of(negative.meta, Survey.of(negative))
+    assert low.gain[0] == pytest.approx(1 / 80, rel=0.02)
+
+
+@pytest.mark.parametrize("bands", [2, 50])
+def test_impossible_numbers_are_holes(bands):
+    rng = np.random.default_rng(0)
+    pixels = rng.uniform(0, 0.02, (bands, 40, 40)).astype("f4")
+    pixels[1, 20, 20:22] = 9.96921e36  # what netCDF files have where nothing was written
+    reading = Reading.of(in_memory(pixels), None)
+    assert reading.survey.holes
+    unit, there = reading.radiometry.prepare(pixels)
+    assert np.argwhere(~there).tolist() == [[1, 20, 20], [1, 20, 21]]
+    assert np.abs(unit).max() < 3
+    fine = sharpen(pixels, Posterior(load_model("general-x2"), 1, mixtures=16))["mean"]
+    assert np.argwhere(~np.isfinite(fine)).min(0).tolist() == [1, 40, 40]
+    assert np.count_nonzero(~np.isfinite(fine)) == 8
 
 
 @pytest.mark.parametrize("others", [(-0.2, 0.5), (0.0, 0.0)])
