@@ -212,7 +212,8 @@ class _Scan:
                 suspect = self._is_fill_value(end, values[~equal], int(equal.sum()))
             else:
                 often = "is among the values"
-                suspect = _is_common_fill(end) and max(bottom - end, end - top) > FILL_GAP * (top - bottom)
+                far = end < 0 <= bottom or max(bottom - end, end - top) > FILL_GAP * (top - bottom)
+                suspect = far and _is_common_fill(end)
             if suspect:
                 number = f"{end:.0f}" if abs(end) < 2**53 else repr(end)  # exact, so that --nodata matches it
                 yield f"{number} {often} but is not declared as nodata. If it is nodata, use --nodata {number}"

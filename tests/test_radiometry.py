@@ -394,6 +394,8 @@ def test_holes_of_bad_bands_are_none_of_the_scene(tmp_path):
     [
         (-9999, 30, True),
         (-9999, 1, True),
+        (-999, 1, True),
+        (-998, 1, False),
         (-9998, 30, False),
         (9.969209968386869e36, 30, True),
         (150, 4000, False),
