@@ -157,9 +157,21 @@ class Calibration:
                 met = f"{beyond:.1%} of the errors are larger than any interval can be"
                 raise UsageError(f"{met}. Check --range and the scenes.")
             certified.append(tuple(1 - upper_bound(max(loss, beyond), n, delta) for loss in allowed))
-        made = None if degradation is None else degradation.to_dict()
-        facts = (level, delta, certify, samples, seed, ensemble, tuple(scenes), made, mixtures)
-        return cls(levels, tuple(factors), tuple(certified), counted, *facts)
+        return cls(
+            levels=levels,
+            factors=tuple(factors),
+            certified=tuple(certified),
+            counted=counted,
+            level=level,
+            delta=delta,
+            certify=certify,
+            samples=samples,
+            seed=seed,
+            ensemble=ensemble,
+            scenes=tuple(scenes),
+            degradation=None if degradation is None else degradation.to_dict(),
+            mixtures=mixtures,
+        )
 
     def half_width(self, evidence: Evidence, level: float) -> Map:
         """h of the interval mean ± h that holds the truth with probability `level`, 0..1."""

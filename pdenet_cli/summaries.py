@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 Map = NDArray[np.float32]  # (bands, rows, columns)
 Sums = NDArray[np.float64]  # (any, rows, columns)
 
+FILE_UNITS = "the file's units"  # as reports, tables and pages call the unit of numbers
 DARK = 1 / 255  # cv divides by at least this
 
 

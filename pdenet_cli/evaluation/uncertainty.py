@@ -33,11 +33,10 @@ from pdenet_cli.evaluation.sparsification import (
     spearman,
 )
 from pdenet_cli.evaluation.view import View
-from pdenet_cli.summaries import MAPS, MEAN, Map, Summary
+from pdenet_cli.summaries import FILE_UNITS, MEAN, STD, Map, Summary
 
 ONE_SIGMA = 0.6827  # share of normal errors within one standard deviation
 FRACTION = "fraction"  # unit of a number from 0 to 1 that tables show as a percentage
-FILE_UNITS = "the file's units"
 CHUNK_VALUES = 1 << 23  # about how many values, in whole bands, are read at once
 
 There = NDArray[np.bool_]
@@ -85,11 +84,10 @@ MEASURES = (
     Measure("interval AUSE/random", "", "AUSE/random of the interval's half width at 68.3 %", 2),
     Measure("interval ENCE", "", "ENCE of that half width", 2),
 )
-INTERVAL = "interval "  # prefix of the measures that only a calibrated model has
+INTERVAL_PREFIX = "interval "  # of the measures that only a calibrated model has
 AVERAGED = ("interval coverage", "interval width", "interval unit width")  # means over all values of a scene
 NAMES = tuple(measure.name for measure in MEASURES)
 
-STD = MAPS["std"][0]
 DETAIL = Summary("detail", "roughness of the input", lambda evidence, _: evidence.detail, "spread")
 
 
@@ -121,7 +119,7 @@ class Trust:
 
 def measures_by_kind(trust: Trust) -> dict[str, tuple[Measure, ...]]:
     """The measures to show under each heading: of the intervals, if there are any, and of the samples."""
-    of_intervals = tuple(measure for measure in MEASURES if measure.name.startswith(INTERVAL))
+    of_intervals = tuple(measure for measure in MEASURES if measure.name.startswith(INTERVAL_PREFIX))
     of_samples = tuple(measure for measure in MEASURES if measure not in of_intervals)
     shown = {} if trust.level is None else {f"{trust.level:.1%} intervals": of_intervals}
     return shown | {"standard deviation of the samples": of_samples}

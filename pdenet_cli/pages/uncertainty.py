@@ -20,8 +20,7 @@ from pdenet_cli.pages.frame import html_page, resource
 from pdenet_cli.pages.overview import LONGEST_SIDE, MapOverview, Overview, Packed, Spectra, breaks, packed
 from pdenet_cli.pages.risk import risk_png
 from pdenet_cli.picture import Picture, coloured, data_uri, thinned, thinning
-
-FILE_UNITS = "the file's units"
+from pdenet_cli.summaries import FILE_UNITS
 
 
 @dataclass(frozen=True)

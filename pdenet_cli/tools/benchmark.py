@@ -14,7 +14,7 @@ from typing import Any
 from pdenet_cli.calibration import LEVEL, Calibration
 from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import UsageError, failure
+from pdenet_cli.errors import UsageError, as_pdenet_error
 from pdenet_cli.evaluation import study
 from pdenet_cli.evaluation.look import TRUTH
 from pdenet_cli.evaluation.results import Evaluation, SceneResult
@@ -114,7 +114,7 @@ class Benchmark:
             except Exception as error:
                 if len(scenes) == 1:
                     raise
-                failed[name] = str(failure(error))
+                failed[name] = str(as_pdenet_error(error))
                 continue
             results.append(result)
             for system, scores in drawn.items():

@@ -13,7 +13,7 @@ from typing import Any
 
 from pdenet_cli.calibration import KEY, LEVEL, Calibration, Errors, leave_one_out_coverage, refuse_hopeless
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import ModelError, UsageError, failure
+from pdenet_cli.errors import ModelError, UsageError, as_pdenet_error
 from pdenet_cli.evaluation.trial import make_coarse, scratch_cube, sharpen_coarse
 from pdenet_cli.evaluation.uncertainty import Guess, errors_of
 from pdenet_cli.formats import files_of
@@ -143,7 +143,7 @@ def _measure_scenes(
         except Exception as error:
             if len(scenes) == 1:
                 raise
-            why = failure(error)
+            why = as_pdenet_error(error)
             failed[str(path)] = str(why)
             if len(failed) == len(scenes):
                 first = next(iter(failed.values()))

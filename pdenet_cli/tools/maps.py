@@ -16,15 +16,10 @@ from pdenet_cli.inference import Layer
 from pdenet_cli.pages.overview import strips
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.summaries import MAPS, MEAN, Question, Summary
+from pdenet_cli.summaries import FILE_UNITS, MAPS, MEAN, Question, Summary
 
 DEFAULT_MAPS = ("std", "share")  # and interval, if the model is calibrated
-UNIT_TEXTS = {
-    "value": "the file's units",
-    "spread": "the file's units",
-    "percent": "percent",
-    "degrees": "degrees",
-}
+UNIT_TEXTS = {"value": FILE_UNITS, "spread": FILE_UNITS, "percent": "percent", "degrees": "degrees"}
 REPORT_LEVELS = {"percent": (1, 2, 5, 10, 20, 50), "degrees": (0.1, 0.2, 0.5, 1, 2, 5)}
 SPREAD_LEVELS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # as shares of the 0..1 range
 MEDIAN_VALUES = 1 << 20  # about how many values a median is taken of
