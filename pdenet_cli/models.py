@@ -88,7 +88,7 @@ class ModelSpec:
         data = [{key: fact.get(key) for key in ("name", "sha256", "shape")} for fact in self.data]
         return {name: getattr(self, name) for name in names} | {"data": data}
 
-    def learned_from(self) -> Iterator[Mapping[str, Any]]:
+    def training_cubes(self) -> Iterator[Mapping[str, Any]]:
         """The cubes that it, and the models that it started from, were trained on."""
         yield from self.data
         began: Any = self.began_with
@@ -97,7 +97,7 @@ class ModelSpec:
             yield from (fact for fact in data if isinstance(fact, dict)) if isinstance(data, list) else ()
             began = began.get("began_with")
 
-    def learned(self) -> Degradation:
+    def training_degradation(self) -> Degradation:
         """The degradation of its training cubes."""
         from pdenet_cli.degradation import Degradation
 
@@ -297,7 +297,7 @@ def _wanted_shapes(header: Header) -> dict[str, tuple[int, ...]]:
 
     path, spec = header.path, header.spec
     try:
-        degradation = spec.learned()
+        degradation = spec.training_degradation()
         with torch.device("meta"):  # without memory: only the shapes are wanted
             empty = build_network(spec.network, spec.config).state_dict()
     except (PdenetError, TypeError, ValueError, RuntimeError) as error:

@@ -86,7 +86,7 @@ class Posterior:
     @property
     def degradation(self) -> Degradation:
         """The degradation that the model was trained to undo, without its noise."""
-        return replace(self.model.spec.learned(), noise=0.0)
+        return replace(self.model.spec.training_degradation(), noise=0.0)
 
     def refuse_other_bands(self, count: int) -> None:
         """Stop if the network takes another number of bands than `count`."""

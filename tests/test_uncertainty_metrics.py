@@ -14,12 +14,12 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import spearmanr
 
 from pdenet_cli import CubeMeta
-from pdenet_cli.calibration import KEY, Calibration, Errors, spread, strata
+from pdenet_cli.calibration import KEY, Calibration, ErrorRatios, spread, strata
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation import uncertainty
 from pdenet_cli.evaluation.sparsification import Pool, Sparsification, bins_of, ence, spearman
-from pdenet_cli.evaluation.uncertainty import MEASURES, Guess, assess, errors_of, mean_trust
+from pdenet_cli.evaluation.uncertainty import MEASURES, Guess, assess, error_ratios_of, mean_trust
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.models import Model, ModelSpec, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
@@ -167,12 +167,12 @@ def scene():
     unit = rng.uniform(0.2, 0.8, SHAPE).astype(np.float32)
     std = rng.uniform(0.005, 0.05, SHAPE).astype(np.float32)
     mean = (unit + std * rng.standard_normal(SHAPE)).astype(np.float32)
-    detail = (0.003 * (rng.random(SHAPE) < 0.3)).astype(np.float32)
+    roughness = (0.003 * (rng.random(SHAPE) < 0.3)).astype(np.float32)
     numbers = unit * 1000
     there = rng.random(SHAPE) < 0.9
     there[:, :3] = False
     numbers[~there] = np.nan
-    cubes = [Cube(None, CubeMeta(*SHAPE, np.dtype(np.float32)), a) for a in (mean, std, detail)]
+    cubes = [Cube(None, CubeMeta(*SHAPE, np.dtype(np.float32)), a) for a in (mean, std, roughness)]
     truth = Cube(None, CubeMeta(*SHAPE, np.dtype(np.float32)), numbers)
     view = View(truth, Radiometry((0.001,), (0.0,), "test"), tuple(range(SHAPE[0])), Window(0, 0, *SHAPE[1:]))
     return view, Guess(*cubes), there, np.abs(mean - unit)
@@ -181,18 +181,18 @@ def scene():
 @pytest.fixture
 def calibration():
     rng = np.random.default_rng(2)
-    errors = [
-        Errors.of(rng.standard_normal(4000), np.ones(4000), rng.integers(2, size=4000), np.ones(4000, bool))
+    ratios = [
+        ErrorRatios.of(rng.standard_normal(4000), np.ones(4000), rng.integers(2, size=4000), np.ones(4000, bool))
         for _ in range(4)
     ]
-    return Calibration.fit(errors)
+    return Calibration.fit(ratios)
 
 
 def test_coverage_and_width_are_counted_value_by_value(scene, calibration):
     view, guess, there, error = scene
     judged = assess(view, guess, calibration, 0.8)
-    detail = guess.detail.array
-    half = np.array(calibration.at(0.8))[strata(detail)] * spread(guess.std.array, detail)
+    roughness = guess.roughness.array
+    half = np.array(calibration.at(0.8))[strata(roughness)] * spread(guess.std.array, roughness)
     assert judged.values["interval coverage"] == pytest.approx((error <= half)[there].mean(), abs=1e-6)
     assert judged.values["interval unit width"] == pytest.approx(2 * half[there].mean(), rel=1e-5)
     assert judged.values["interval width"] == pytest.approx(2000 * half[there].mean(), rel=1e-5)
@@ -231,10 +231,10 @@ def test_without_a_calibration_there_is_no_coverage(scene):
 
 def test_bands_read_in_any_number_give_the_same(scene, calibration, monkeypatch):
     view, guess, *_ = scene
-    whole, errors = assess(view, guess, calibration, 0.9), errors_of(view, guess)
+    whole, ratios = assess(view, guess, calibration, 0.9), error_ratios_of(view, guess)
     monkeypatch.setattr(uncertainty, "CHUNK_VALUES", 1)
     assert assess(view, guess, calibration, 0.9) == whole
-    np.testing.assert_array_equal(errors_of(view, guess).counts, errors.counts)
+    np.testing.assert_array_equal(error_ratios_of(view, guess).counts, ratios.counts)
 
 
 def test_a_band_without_a_value_is_a_gap_not_a_failure(scene, calibration):
@@ -248,7 +248,7 @@ def test_a_band_without_a_value_is_a_gap_not_a_failure(scene, calibration):
 def test_a_scene_without_a_value_is_said_in_a_line(scene, calibration):
     view, guess, *_ = scene
     view.cube.array[:] = np.nan
-    for judge in (lambda: assess(view, guess, calibration, 0.9), lambda: errors_of(view, guess)):
+    for judge in (lambda: assess(view, guess, calibration, 0.9), lambda: error_ratios_of(view, guess)):
         with pytest.raises(UsageError, match="nothing to compare"):
             judge()
 
@@ -277,13 +277,13 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(0)
     config = dataclasses.replace(CONFIGS["tiny"], stages=1, units=3, mask_start=0.6)
-    errors = [Errors(np.ones((2, 2002), np.int64), np.ones(2))] * 3
-    extra = {KEY: Calibration.fit(errors, samples=4).to_dict()}
-    modest = {KEY: Calibration.fit(errors * 2, samples=4, level=0.6, certify=True).to_dict()}
+    ratios = [ErrorRatios(np.ones((2, 2002), np.int64), np.ones(2))] * 3
+    extra = {KEY: Calibration.fit(ratios, samples=4).to_dict()}
+    modest = {KEY: Calibration.fit(ratios * 2, samples=4, level=0.6, certify=True).to_dict()}
     kinds = {
         "calibrated": ("pdenet", PDENet, extra),
         "modest": ("pdenet", PDENet, modest),
-        "low": ("pdenet", PDENet, {KEY: Calibration.fit(errors, samples=4, level=0.05).to_dict()}),
+        "low": ("pdenet", PDENet, {KEY: Calibration.fit(ratios, samples=4, level=0.05).to_dict()}),
         "bare": ("pdenet", PDENet, {}),
         "plain": ("template", TemplateNet, {}),
     }

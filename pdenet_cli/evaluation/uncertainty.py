@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.calibration import Calibration, Errors, Strata, spread, strata
+from pdenet_cli.calibration import Calibration, ErrorRatios, Strata, spread, strata
 from pdenet_cli.cube import Cube
 from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation.sparsification import (
@@ -88,7 +88,7 @@ INTERVAL_PREFIX = "interval "  # of the measures that only a calibrated model ha
 AVERAGED = ("interval coverage", "interval width", "interval unit width")  # means over all values of a scene
 NAMES = tuple(measure.name for measure in MEASURES)
 
-DETAIL = Summary("detail", "roughness of the input", lambda evidence, _: evidence.detail, "spread")
+ROUGHNESS = Summary("roughness", "roughness of the input", lambda evidence, _: evidence.roughness, "spread")
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,12 @@ class Guess:
 
     mean: Cube
     std: Cube
-    detail: Cube  # roughness of the input, on the fine grid
+    roughness: Cube  # of the input, on the fine grid
 
     @property
     def outputs(self) -> list[tuple[Summary, Cube]]:
         """Each cube to be filled, with its summary."""
-        return list(zip((MEAN, STD, DETAIL), vars(self).values(), strict=True))
+        return list(zip((MEAN, STD, ROUGHNESS), vars(self).values(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def assess(truth: View, guess: Guess, calibration: Calibration | None, level: fl
     """How well a guess knew its errors; without a calibration, only the measures of the samples."""
     factors = None if calibration is None else _factors(calibration, level)
     merged = _Merged(truth.part.rows * truth.part.columns)
-    ratios: Errors | None = None
+    ratios: ErrorRatios | None = None
     bands: dict[str, list[float]] = {}
     sizes = []
     pool: Pool | None = None
@@ -147,7 +147,7 @@ def assess(truth: View, guess: Guess, calibration: Calibration | None, level: fl
         for name, value in (values | {"interval width": width}).items():
             bands.setdefault(name, []).append(value)
         pool = binned if pool is None else pool + binned
-        ratios = part.errors if ratios is None else ratios + part.errors
+        ratios = part.ratios if ratios is None else ratios + part.ratios
     ratios = _refuse_empty(ratios, truth)
     assert pool is not None
     whole = merged.finished()
@@ -161,18 +161,18 @@ def assess(truth: View, guess: Guess, calibration: Calibration | None, level: fl
     return Trust(_measures(whole) | means, bands, curves, bins, reliability, level if factors else None)
 
 
-def errors_of(truth: View, guess: Guess) -> Errors:
+def error_ratios_of(truth: View, guess: Guess) -> ErrorRatios:
     """The errors of a guess relative to their spread, for a calibration."""
-    total: Errors | None = None
+    total: ErrorRatios | None = None
     for _, part in _bands(truth, guess):
-        total = part.errors if total is None else total + part.errors
+        total = part.ratios if total is None else total + part.ratios
     return _refuse_empty(total, truth)
 
 
-def _refuse_empty(errors: Errors | None, truth: View) -> Errors:
-    if errors is None or not errors.pixels.sum():
+def _refuse_empty(ratios: ErrorRatios | None, truth: View) -> ErrorRatios:
+    if ratios is None or not ratios.pixels.sum():
         raise UsageError(f"{truth.cube.path}: nothing to compare; no pixel has a value.")
-    return errors
+    return ratios
 
 
 def _factors(calibration: Calibration, level: float) -> Factors:
@@ -191,19 +191,19 @@ class _BandMaps:
     there: There  # (rows, columns)
     error: NDArray[np.float32]
     std: NDArray[np.float32]
-    detail: NDArray[np.float32]
+    roughness: NDArray[np.float32]
 
     @cached_property
     def spread(self) -> Map:
-        return spread(self.std, self.detail)
+        return spread(self.std, self.roughness)
 
     @cached_property
     def stratum(self) -> Strata:
-        return strata(self.detail)
+        return strata(self.roughness)
 
     @cached_property
-    def errors(self) -> Errors:
-        return Errors.of(self.error, self.spread, self.stratum, self.there)
+    def ratios(self) -> ErrorRatios:
+        return ErrorRatios.of(self.error, self.spread, self.stratum, self.there)
 
 
 def _bands(truth: View, guess: Guess) -> Iterator[tuple[int, _BandMaps]]:
@@ -213,9 +213,9 @@ def _bands(truth: View, guess: Guess) -> Iterator[tuple[int, _BandMaps]]:
     for start in range(0, bands, some):
         stop = min(start + some, bands)
         target, there = truth.read(scene, range(start, stop))
-        mean, std, detail = (cube.read(scene, slice(start, stop)) for cube in vars(guess).values())
+        mean, std, rough = (cube.read(scene, slice(start, stop)) for cube in vars(guess).values())
         for i in range(stop - start):
-            yield truth.bands[start + i], _BandMaps(there[i], mean[i] - target[i], std[i], detail[i])
+            yield truth.bands[start + i], _BandMaps(there[i], mean[i] - target[i], std[i], rough[i])
 
 
 @dataclass(frozen=True)

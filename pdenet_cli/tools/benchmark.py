@@ -142,8 +142,8 @@ class Benchmark:
             counts = [p.network.bands for p in self.posteriors.values() if p.network.bands is not None]
             count = next(iter(counts), None)
             truth = truth_view(cube, self.scale, self.settings, multiple=self.scale, count=count, say=note)
-            learned = trained_on(path, self.settings, [p.model.spec for p in self.posteriors.values()])
-            for system in compress(self.posteriors, learned):
+            were_trained_on = trained_on(path, self.settings, [p.model.spec for p in self.posteriors.values()])
+            for system in compress(self.posteriors, were_trained_on):
                 note(f"{name}: {system} was trained on this scene; it will do worse on others.")
             low = make_coarse(truth, self.degradation, self.seed, self.settings.memory, alone=self.settings.alone)
             views: dict[str, View] = {}
@@ -183,10 +183,12 @@ class Benchmark:
 
     def _mismatch_notes(self) -> tuple[str, ...]:
         """Notes on models and calibrations that were made for other conditions than those of this run."""
-        learned = ((s, p.model.spec.learned()) for s, p in self.posteriors.items() if s != BICUBIC)
+        trained_for = (
+            (s, p.model.spec.training_degradation()) for s, p in self.posteriors.items() if s != BICUBIC
+        )
         others = [
             f"{s} was trained for {own}, not for the degradation of this run."
-            for s, own in learned
+            for s, own in trained_for
             if own != self.degradation
         ]
         known = ((system, self.posteriors[system], c) for system, c in self.calibrations.items() if c is not None)
@@ -230,7 +232,7 @@ def _refuse_repeated(models: Sequence[str]) -> None:
 
 def _common_degradation(models: Sequence[Model], settings: TruthSettings) -> Degradation | None:
     """The degradation of the scenes, which must be the same for all models; None without models."""
-    wanted = [settings.degradation(model.spec.learned()) for model in models]
+    wanted = [settings.degradation(model.spec.training_degradation()) for model in models]
     for model, other in zip(models, wanted, strict=True):
         if other != wanted[0]:
             first = f"{models[0].name} would be evaluated on {wanted[0]}"

@@ -38,7 +38,7 @@ class Maps:
         self.calibration = None if nothing else Calibration.of(posterior.model.spec)
         own = None if self.calibration is None else self.calibration.level
         level = own if question.level is None else question.level
-        self.question = replace(question, stretch=self.calibration, level=level)
+        self.question = replace(question, calibration=self.calibration, level=level)
         wanted = self._default_names() if names is None else names
         self.names = tuple(dict.fromkeys((*wanted, *(() if question.tolerance is None else ("risk",)))))
         if unknown := [name for name in self.names if name not in MAPS]:
@@ -67,7 +67,7 @@ class Maps:
         """The parameters of the maps and the guarantee of the calibration, for the report."""
         q, told = self.question, self.calibration
         asked: dict[str, Any] = {
-            "levels": q.levels,
+            "levels": q.grey_levels,
             "level": q.level,
             "tolerance": q.tolerance,
             "calibration": None,
