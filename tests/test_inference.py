@@ -466,7 +466,7 @@ def test_running_out_of_memory_halves_the_batch_then_the_tile_and_says_so(tmp_pa
     really, said, most = posterior.samples, [], 20 * 32
 
     def limited(low, bands, crop):
-        if posterior.at_once > 1 or crop.rows * crop.columns > most * 4**2:
+        if posterior.at_once > 1 or crop.pixels > most * 4**2:
             raise torch.OutOfMemoryError("no more")
         return really(low, bands, crop)
 

@@ -133,7 +133,7 @@ def _run_job(job: Job, scene: Path, about: str) -> None:
         TextColumn("tile {task.completed}/{task.total} {task.fields[rate]}"),
         TimeRemainingColumn(),
     )
-    pixels = job.plan.scene.rows * job.plan.scene.columns * job.posterior.network.scale**2
+    pixels = job.plan.scene.pixels * job.posterior.network.scale**2
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
         task = progress.add_task("", total=None, rate="")
         said = time.monotonic()

@@ -133,7 +133,7 @@ def mean_trust(trusts: Sequence[Trust]) -> dict[str, float]:
 def assess(truth: View, guess: Guess, calibration: Calibration | None, level: float) -> Trust:
     """How well a guess knew its errors; without a calibration, only the measures of the samples."""
     factors = None if calibration is None else _factors(calibration, level)
-    merged = _Merged(truth.part.rows * truth.part.columns)
+    merged = _Merged(truth.part.pixels)
     ratios: ErrorRatios | None = None
     bands: dict[str, list[float]] = {}
     sizes = []
@@ -209,7 +209,7 @@ class _BandMaps:
 def _bands(truth: View, guess: Guess) -> Iterator[tuple[int, _BandMaps]]:
     """Each band: its number in the file, and its maps."""
     bands, scene = len(truth.bands), truth.scene
-    some = max(1, CHUNK_VALUES // (scene.rows * scene.columns))
+    some = max(1, CHUNK_VALUES // scene.pixels)
     for start in range(0, bands, some):
         stop = min(start + some, bands)
         target, there = truth.read(scene, range(start, stop))

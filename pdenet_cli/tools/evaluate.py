@@ -125,7 +125,7 @@ def scene_result(
         chosen_bands=None if settings.bands is None else runs(numbers),
         bands=tuple(numbers[band] for band in truth.bands),
         bands_left_out=meta.bands - len(truth.bands),
-        share_left_out=1 - counted / (meta.bands * part.rows * part.columns),
+        share_left_out=1 - counted / (meta.bands * part.pixels),
         radiometry=truth.radiometry.reason,
         wavelengths=None if waves is None else tuple(float(waves[band]) for band in truth.bands),
         systems={
