@@ -92,7 +92,7 @@ ROUGHNESS = Summary("roughness", "roughness of the input", lambda evidence, _: e
 
 
 @dataclass(frozen=True)
-class Guess:
+class EstimateMaps:
     """What a system says of a scene, as cubes of 0..1: its estimate, and what intervals around it are made of."""
 
     mean: Cube
@@ -102,7 +102,7 @@ class Guess:
     @property
     def outputs(self) -> list[tuple[Summary, Cube]]:
         """Each cube to be filled, with its summary."""
-        return list(zip((MEAN, STD, ROUGHNESS), vars(self).values(), strict=True))
+        return [(MEAN, self.mean), (STD, self.std), (ROUGHNESS, self.roughness)]
 
 
 @dataclass(frozen=True)
@@ -130,15 +130,15 @@ def mean_trust(trusts: Sequence[Trust]) -> dict[str, float]:
     return {name: _mean([trust.values[name] for trust in trusts]) for name in trusts[0].values}
 
 
-def assess(truth: View, guess: Guess, calibration: Calibration | None, level: float) -> Trust:
-    """How well a guess knew its errors; without a calibration, only the measures of the samples."""
+def assess(truth: View, maps: EstimateMaps, calibration: Calibration | None, level: float) -> Trust:
+    """How well a system knew its errors on a scene; without a calibration, only the measures of the samples."""
     factors = None if calibration is None else _factors(calibration, level)
     merged = _Merged(truth.part.pixels)
     ratios: ErrorRatios | None = None
     bands: dict[str, list[float]] = {}
     sizes = []
     pool: Pool | None = None
-    for band, part in _bands(truth, guess):
+    for band, part in _bands(truth, maps):
         own = _ErrorValues.of(part, factors)
         values, binned = _band_measures(own)
         merged.add(part.there, own)
@@ -152,7 +152,7 @@ def assess(truth: View, guess: Guess, calibration: Calibration | None, level: fl
     assert pool is not None
     whole = merged.finished()
     means = {name: _mean(bands[name], sizes) for name in AVERAGED}
-    means["AUSE/random of values"] = pool.sparsification().share
+    means["AUSE/random of values"] = pool.sparsification().ause_to_random
     curves, bins = _curves_and_bins(whole)
     reliability: dict[str, list[float]] = {}
     if calibration is not None:
@@ -161,10 +161,10 @@ def assess(truth: View, guess: Guess, calibration: Calibration | None, level: fl
     return Trust(_measures(whole) | means, bands, curves, bins, reliability, level if factors else None)
 
 
-def error_ratios_of(truth: View, guess: Guess) -> ErrorRatios:
-    """The errors of a guess relative to their spread, for a calibration."""
+def error_ratios_of(truth: View, maps: EstimateMaps) -> ErrorRatios:
+    """The errors of an estimate relative to their spread, for a calibration."""
     total: ErrorRatios | None = None
-    for _, part in _bands(truth, guess):
+    for _, part in _bands(truth, maps):
         total = part.ratios if total is None else total + part.ratios
     return _refuse_empty(total, truth)
 
@@ -186,7 +186,7 @@ def _factors(calibration: Calibration, level: float) -> Factors:
 
 @dataclass(frozen=True)
 class _BandMaps:
-    """One band of a truth and of a guess, as maps."""
+    """One band of a truth and of an estimate, as maps."""
 
     there: There  # (rows, columns)
     error: NDArray[np.float32]
@@ -206,16 +206,17 @@ class _BandMaps:
         return ErrorRatios.of(self.error, self.spread, self.stratum, self.there)
 
 
-def _bands(truth: View, guess: Guess) -> Iterator[tuple[int, _BandMaps]]:
+def _bands(truth: View, maps: EstimateMaps) -> Iterator[tuple[int, _BandMaps]]:
     """Each band: its number in the file, and its maps."""
     bands, scene = len(truth.bands), truth.scene
     some = max(1, CHUNK_VALUES // scene.pixels)
     for start in range(0, bands, some):
         stop = min(start + some, bands)
         target, there = truth.read(scene, range(start, stop))
-        mean, std, rough = (cube.read(scene, slice(start, stop)) for cube in vars(guess).values())
+        cubes = (maps.mean, maps.std, maps.roughness)
+        mean, std, roughness = (cube.read(scene, slice(start, stop)) for cube in cubes)
         for i in range(stop - start):
-            yield truth.bands[start + i], _BandMaps(there[i], mean[i] - target[i], std[i], rough[i])
+            yield truth.bands[start + i], _BandMaps(there[i], mean[i] - target[i], std[i], roughness[i])
 
 
 @dataclass(frozen=True)
@@ -280,7 +281,7 @@ def _measures(whole: _ErrorValues) -> dict[str, float]:
     std, order = whole.uncertainties["std"], whole.sparsification("std")
     values = _in_order(order) | {"Spearman": spearman(std, whole.errors), "ENCE": ence(std, whole.squares)}
     if "interval" in whole.uncertainties:
-        values["interval AUSE/random"] = whole.sparsification("interval").share
+        values["interval AUSE/random"] = whole.sparsification("interval").ause_to_random
         values["interval ENCE"] = ence(whole.uncertainties["interval"], whole.squares)
     return dict.fromkeys(NAMES, math.nan) | values
 
@@ -294,18 +295,18 @@ def _band_measures(band: _ErrorValues) -> tuple[dict[str, float], Pool]:
     if not len(band.squares):
         return values, pool
     order = pool.sparsification()
-    values |= _in_order(order) | {"AUSE/random of values": order.share}
+    values |= _in_order(order) | {"AUSE/random of values": order.ause_to_random}
     values |= {"Spearman": pool.spearman(said, met), "ENCE": pool.ence()}
     if band.half_widths is not None:
         of_interval = Pool.of(Pool.bins_by_root(band.half_widths), band.half_widths, met, band.squares)
-        values["interval AUSE/random"] = of_interval.sparsification().share
+        values["interval AUSE/random"] = of_interval.sparsification().ause_to_random
         values["interval ENCE"] = of_interval.ence()
     return values, pool
 
 
 def _in_order(order: Sparsification) -> dict[str, float]:
     """The measures of an order by std."""
-    return {"AUSE/random": order.share, "AUSE": order.ause, "AURG": order.aurg}
+    return {"AUSE/random": order.ause_to_random, "AUSE": order.ause, "AURG": order.aurg}
 
 
 def _curves_and_bins(whole: _ErrorValues) -> tuple[dict[str, list[float]], dict[str, list[float]]]:

@@ -19,7 +19,7 @@ from pdenet_cli.evaluation import study
 from pdenet_cli.evaluation.look import TRUTH
 from pdenet_cli.evaluation.results import Evaluation, SceneResult
 from pdenet_cli.evaluation.trial import Coarse, every_mask_one, make_coarse, scratch_cube, sharpen_coarse
-from pdenet_cli.evaluation.uncertainty import Guess, Trust, assess
+from pdenet_cli.evaluation.uncertainty import EstimateMaps, Trust, assess
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, choose_device, find_model, load_model
@@ -157,9 +157,9 @@ class Benchmark:
                     memory=self.settings.memory, watch=partial(watch, f"{name}: {system}"), say=say
                 )
                 if system in self.calibrations:
-                    guess = Guess(estimate, *(scratch_cube(Path(folder), low, self.scale) for _ in range(2)))
-                    sharpen_coarse(low, posterior, guess.outputs, **options)
-                    trusts[system] = assess(truth, guess, self.calibrations[system], self.level)
+                    maps = EstimateMaps(estimate, *(scratch_cube(Path(folder), low, self.scale) for _ in range(2)))
+                    sharpen_coarse(low, posterior, maps.outputs, **options)
+                    trusts[system] = assess(truth, maps, self.calibrations[system], self.level)
                 elif len(self.samples) > 1 and posterior.network.random:
                     drawn[system] = self._study(truth, low, posterior, estimate, options)
                 else:

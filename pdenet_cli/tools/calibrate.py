@@ -15,7 +15,7 @@ from pdenet_cli.calibration import KEY, LEVEL, Calibration, ErrorRatios, leave_o
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, UsageError, as_pdenet_error
 from pdenet_cli.evaluation.trial import make_coarse, scratch_cube, sharpen_coarse
-from pdenet_cli.evaluation.uncertainty import Guess, error_ratios_of
+from pdenet_cli.evaluation.uncertainty import EstimateMaps, error_ratios_of
 from pdenet_cli.formats import files_of
 from pdenet_cli.formats.output import refuse_existing, refuse_folders
 from pdenet_cli.models import (
@@ -194,6 +194,6 @@ def _scene_ratios(
     with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
         truth = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands, say=say)
         low = make_coarse(truth, degradation, posterior.seed, settings.memory, alone=settings.alone)
-        guess = Guess(*(scratch_cube(Path(folder), low, spec.scale) for _ in range(3)))
-        sharpen_coarse(low, posterior, guess.outputs, settings.memory, watch, say)
-        return error_ratios_of(truth, guess)
+        maps = EstimateMaps(*(scratch_cube(Path(folder), low, spec.scale) for _ in range(3)))
+        sharpen_coarse(low, posterior, maps.outputs, settings.memory, watch, say)
+        return error_ratios_of(truth, maps)
