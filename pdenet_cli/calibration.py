@@ -42,23 +42,23 @@ RATIOS: NDArray[np.float64] = np.geomspace(1e-4, 1e4, 2001)
 Strata = NDArray[np.intp]  # which of STRATA, shaped as a map
 
 
-def spread(std: Map, detail: Map) -> Map:
-    """The scale of the errors, 0..1 and above 0, from the samples' std and the input's roughness (`detail`).
+def spread(std: Map, roughness: Map) -> Map:
+    """The scale of the errors, 0..1 and above 0, from the samples' std and the input's `roughness`.
 
     Half widths are multiples of it. The std of the samples shows what the network is unsure of. The roughness of
     the input shows how much detail it never contained, which no network can know: with it, one factor serves
     smooth and rough scenes.
     """
-    return std + np.float32(ROUGHNESS_WEIGHT) * detail + np.float32(FLOOR)
+    return std + np.float32(ROUGHNESS_WEIGHT) * roughness + np.float32(FLOOR)
 
 
-def strata(detail: Map) -> Strata:
+def strata(roughness: Map) -> Strata:
     """The index in STRATA of each pixel: where the scene is flat, and where it has edges."""
-    return np.asarray(detail > FLAT_BELOW, np.intp)
+    return np.asarray(roughness > FLAT_BELOW, np.intp)
 
 
 @dataclass(frozen=True)
-class Errors:
+class ErrorRatios:
     """A histogram of error / spread in one scene, by stratum; those of parts of a scene add up exactly."""
 
     counts: NDArray[np.int64]  # (strata, len(RATIOS) + 1): values in each bin; the last is beyond all RATIOS
@@ -66,7 +66,7 @@ class Errors:
 
     @classmethod
     def of(cls, error: Map, spread: Map, stratum: Strata, there: NDArray[np.bool_]) -> Self:
-        """The errors where there is data."""
+        """Those where there is data."""
         own = stratum[there]
         ratio = np.abs(error[there], dtype=np.float64) / spread[there]
         bins = len(RATIOS) + 1
@@ -128,7 +128,7 @@ class Calibration:
     @classmethod
     def fit(
         cls,
-        errors: Sequence[Errors],
+        ratios: Sequence[ErrorRatios],
         *,
         level: float = LEVEL,
         delta: float = 0.1,
@@ -140,16 +140,16 @@ class Calibration:
         degradation: Degradation | None = None,
         mixtures: int = 0,
     ) -> Self:
-        """The calibration for the errors of some scenes; UsageError if they cannot `certify` the level."""
-        refuse_hopeless(len(errors), level, delta, certify)
-        counted = tuple(int(n) for n in np.sum([scene.pixels > 0 for scene in errors], 0))
+        """The calibration for the error ratios of some scenes; UsageError if they cannot `certify` the level."""
+        refuse_hopeless(len(ratios), level, delta, certify)
+        counted = tuple(int(n) for n in np.sum([scene.pixels > 0 for scene in ratios], 0))
         fewest, rarest = min((n, name) for n, name in zip(counted, STRATA, strict=True) if n)
         levels = tuple(sorted({*LEVELS, level}))
         if certify:
             _refuse_too_few(f" with {rarest} pixels", fewest, level, delta)
             levels = tuple(wanted for wanted in levels if provable(1 - wanted, fewest, delta))
         factors, certified = [], []
-        for losses, n in zip(_losses(errors), counted, strict=True):
+        for losses, n in zip(_losses(ratios), counted, strict=True):
             allowed = [_allowed(wanted, n or fewest, delta, certify) for wanted in levels]
             factors.append(_factors(losses, allowed))
             beyond = _beyond(losses)
@@ -157,19 +157,31 @@ class Calibration:
                 met = f"{beyond:.1%} of the errors are larger than any interval can be"
                 raise UsageError(f"{met}. Check --range and the scenes.")
             certified.append(tuple(1 - upper_bound(max(loss, beyond), n, delta) for loss in allowed))
-        made = None if degradation is None else degradation.to_dict()
-        facts = (level, delta, certify, samples, seed, ensemble, tuple(scenes), made, mixtures)
-        return cls(levels, tuple(factors), tuple(certified), counted, *facts)
+        return cls(
+            levels=levels,
+            factors=tuple(factors),
+            certified=tuple(certified),
+            counted=counted,
+            level=level,
+            delta=delta,
+            certify=certify,
+            samples=samples,
+            seed=seed,
+            ensemble=ensemble,
+            scenes=tuple(scenes),
+            degradation=None if degradation is None else degradation.to_dict(),
+            mixtures=mixtures,
+        )
 
     def half_width(self, evidence: Evidence, level: float) -> Map:
         """h of the interval mean ± h that holds the truth with probability `level`, 0..1."""
-        factors = np.asarray(self.at(level), np.float32)[strata(evidence.detail)]
-        return factors * spread(evidence.std, evidence.detail)
+        factors = np.asarray(self.at(level), np.float32)[strata(evidence.roughness)]
+        return factors * spread(evidence.std, evidence.roughness)
 
     def beyond(self, evidence: Evidence, tolerance: NDArray[np.float64] | float) -> Map:
         """The probability that the truth is further than `tolerance` (0..1) from the mean."""
-        ratio = np.abs(tolerance) / spread(evidence.std, evidence.detail)
-        return np.asarray(1 - self.level_at(ratio, strata(evidence.detail)), np.float32)
+        ratio = np.abs(tolerance) / spread(evidence.std, evidence.roughness)
+        return np.asarray(1 - self.level_at(ratio, strata(evidence.roughness)), np.float32)
 
     def at(self, level: float) -> tuple[float, ...]:
         """The factor of each stratum at a level, interpolated between the levels of the table."""
@@ -209,8 +221,8 @@ class Calibration:
             f"contain at least {proved} of the true values, on average over such scenes. Each figure holds with "
             f"probability {100 * (1 - self.delta):g}% over the choice of calibration scenes."
         )
-        if learned := sum(bool(scene.get("learned")) for scene in self.scenes):
-            return f"{sentence} However, the model was trained on {learned} of these scenes, so nothing is proved."
+        if seen := sum(bool(scene.get("learned")) for scene in self.scenes):
+            return f"{sentence} However, the model was trained on {seen} of these scenes, so nothing is proved."
         parts = sum(scene.get("part", "whole") != "whole" for scene in self.scenes)
         if not parts:
             return sentence
@@ -291,15 +303,15 @@ def refuse_hopeless(scenes: int, level: float, delta: float, certify: bool) -> N
 
 
 def leave_one_out_coverage(
-    errors: Sequence[Errors], level: float, delta: float = 0.1, certify: bool = False
+    ratios: Sequence[ErrorRatios], level: float, delta: float = 0.1, certify: bool = False
 ) -> list[float | None]:
     """The coverage of each scene by factors fitted on the others: what to expect of a new scene.
 
     None where there are no others, or where they alone cannot `certify` the level.
     """
     covered: list[float | None] = []
-    for i, own in enumerate(errors):
-        others = [*errors[:i], *errors[i + 1 :]]
+    for i, own in enumerate(ratios):
+        others = [*ratios[:i], *ratios[i + 1 :]]
         try:
             made = Calibration.fit(others, level=level, delta=delta, certify=certify) if others else None
         except UsageError:
@@ -308,12 +320,12 @@ def leave_one_out_coverage(
     return covered
 
 
-def _losses(errors: Sequence[Errors]) -> NDArray[np.float64]:
+def _losses(ratios: Sequence[ErrorRatios]) -> NDArray[np.float64]:
     """Shares missed, (strata, scenes, RATIOS); a stratum that no scene has takes those of all pixels together."""
-    losses = np.stack([scene.missed() for scene in errors], 1)
+    losses = np.stack([scene.missed() for scene in ratios], 1)
     for loss in losses:
         if not np.isfinite(loss).any():
-            loss[:] = [1 - s.counts.sum(0).cumsum()[:-1] / s.counts.sum() for s in errors]
+            loss[:] = [1 - s.counts.sum(0).cumsum()[:-1] / s.counts.sum() for s in ratios]
     return losses
 
 

@@ -24,7 +24,7 @@ Bands = slice | Sequence[int]
 INTERLEAVES = {"bsq": "brc", "bil": "rbc", "bip": "rcb"}
 """Each interleave as the order of its axes: b bands, r rows, c columns, slowest first."""
 
-NANOMETRES = {
+UNIT_PATTERNS = {
     1.0: "nanomet(er|re)s?|nm",
     1e3: "micromet(er|re)s?|microns?|[uµμ]m",
     0.1: "[aå]ngstr[oö]ms?|å",
@@ -32,13 +32,13 @@ NANOMETRES = {
     1e7: "centimet(er|re)s?|cm",
     1e9: "met(er|re)s?|m",
 }
-"""Units of wavelength: their length in nanometres, and a pattern of the names that files use."""
+"""Units of wavelength: the length of each in nanometres, and a pattern of the names that files use for it."""
 
 GAP_VALUES = 1 << 16  # so many values between two wanted bands are read too: faster than skipping them
 READ_AT_ONCE = 1 << 24  # at most so many values are read with unwanted ones between, unless half are wanted
 
 # 1/cm and cm-1 are wavenumbers, not lengths.
-WAVELENGTH_UNIT = rf"(?<![\w/])({'|'.join(NANOMETRES.values())})(?!\w)(?!\W*[-−⁻]\s*[1¹])"
+WAVELENGTH_UNIT = rf"(?<![\w/])({'|'.join(UNIT_PATTERNS.values())})(?!\w)(?!\W*[-−⁻]\s*[1¹])"
 
 
 def nanometres(wavelengths: Sequence[float], units: str | None) -> float | None:
@@ -51,7 +51,7 @@ def nanometres(wavelengths: Sequence[float], units: str | None) -> float | None:
         largest = max(wavelengths)
         return 1e9 if largest < 0.001 else 1e3 if largest < 100 else 1.0
     found = re.search(WAVELENGTH_UNIT, unit)
-    return next((nm for nm, words in NANOMETRES.items() if found and re.fullmatch(words, found[0])), None)
+    return next((nm for nm, words in UNIT_PATTERNS.items() if found and re.fullmatch(words, found[0])), None)
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,11 @@ class Window:
     def slices(self) -> tuple[slice, slice]:
         return slice(self.row, self.bottom), slice(self.column, self.right)
 
+    @property
+    def pixels(self) -> int:
+        """How many pixels it has."""
+        return self.rows * self.columns
+
     def grown(self, margin: int, within: Window) -> Window:
         """This rectangle with `margin` more pixels on each side, as far as `within` reaches."""
         row, column = max(self.row - margin, within.row), max(self.column - margin, within.column)
@@ -85,9 +90,22 @@ class Window:
         """The same ground on a grid `factor` times finer."""
         return Window(self.row * factor, self.column * factor, self.rows * factor, self.columns * factor)
 
+    def coarsened(self, factor: int) -> Window:
+        """The same ground on a grid `factor` times coarser; its sides must lie on that grid."""
+        return Window(self.row // factor, self.column // factor, self.rows // factor, self.columns // factor)
+
+    def moved(self, rows: int, columns: int) -> Window:
+        """A rectangle of the same size, so many rows further down and columns further right."""
+        return replace(self, row=self.row + rows, column=self.column + columns)
+
     def relative_to(self, other: Window) -> Window:
         """The same pixels counted from the upper-left corner of `other`."""
-        return replace(self, row=self.row - other.row, column=self.column - other.column)
+        return self.moved(-other.row, -other.column)
+
+    def overlaps(self, other: Window) -> bool:
+        """Whether the two have a pixel in common."""
+        rows = self.row < other.bottom and other.row < self.bottom
+        return rows and self.column < other.right and other.column < self.right
 
     def blocks(self, rows: int, columns: int) -> Iterator[Window]:
         """Rectangles of at most `rows` x `columns` that cover this one once, row by row."""

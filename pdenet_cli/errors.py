@@ -58,7 +58,7 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in phrases)
 
 
-def failure(error: Exception) -> PdenetError:
+def as_pdenet_error(error: Exception) -> PdenetError:
     """The error of one scene among several as a PdenetError; of a bug, its type and text in one line."""
     if isinstance(error, PdenetError):
         return error

@@ -78,7 +78,7 @@ def gather(
     evidence = Evidence(
         samples,
         low,
-        rough=roughness(unit[span.crop])[:, *near.relative_to(tile.padded).slices],
+        low_roughness=roughness(unit[span.crop])[:, *near.relative_to(tile.padded).slices],
         scale=tile.scale,
         unexplained=unexplained,
         gain=radiometry.units(bands[span.crop]),

@@ -65,12 +65,12 @@ def super_resolve(
     """
     posterior.settle(plan)
     margin = degradation_margin(posterior, [layer.summary for layer in layers])
-    largest = plan.scene.rows * plan.scene.columns  # pixels; larger tiles have run out of memory
+    largest = plan.scene.pixels  # pixels; larger tiles have run out of memory
     for tile in plan.tiles[first:]:
         pending = [tile]
         while pending:
             piece = pending.pop()
-            if _pixels(piece) > largest:
+            if piece.core.pixels > largest:
                 pending += reversed(piece.halves(plan.halo, plan.seen))
                 continue
             try:
@@ -87,7 +87,7 @@ def super_resolve(
                 if not out_of_memory(error):
                     raise
                 pending += _smaller(piece, posterior, plan, say)
-                largest = _pixels(pending[-1])
+                largest = pending[-1].core.pixels
         yield tile
 
 
@@ -197,7 +197,3 @@ def _smaller(tile: Tile, posterior: Posterior, plan: Plan, say: Callable[[str], 
     halves = tile.halves(plan.halo, plan.seen)
     say(f"Out of memory: continuing with tiles of {halves[0].core.rows} x {halves[0].core.columns} pixels.")
     return list(reversed(halves))
-
-
-def _pixels(tile: Tile) -> int:
-    return tile.core.rows * tile.core.columns

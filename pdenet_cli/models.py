@@ -75,8 +75,10 @@ class ModelSpec:
             raise TypeError("its data are not described one by one")
         if spec.scores and not all(isinstance(spec.scores.get(name), int | float) for name in _SCORES):
             raise TypeError(f"its scores are not {', '.join(_SCORES)}")
-        each = cubes.values() if isinstance(cubes := spec.scores.get("cubes", {}), dict) else ({},)
-        if not all(isinstance(score.get(name), int | float) for score in each for name in _CUBE_SCORES):
+        cubes = spec.scores.get("cubes", {})
+        if not isinstance(cubes, dict) or not all(
+            isinstance(score.get(name), int | float) for score in cubes.values() for name in _CUBE_SCORES
+        ):
             raise TypeError(f"the scores of its cubes are not {', '.join(_CUBE_SCORES)}")
         return spec
 
@@ -86,7 +88,7 @@ class ModelSpec:
         data = [{key: fact.get(key) for key in ("name", "sha256", "shape")} for fact in self.data]
         return {name: getattr(self, name) for name in names} | {"data": data}
 
-    def learned_from(self) -> Iterator[Mapping[str, Any]]:
+    def training_cubes(self) -> Iterator[Mapping[str, Any]]:
         """The cubes that it, and the models that it started from, were trained on."""
         yield from self.data
         began: Any = self.began_with
@@ -95,7 +97,7 @@ class ModelSpec:
             yield from (fact for fact in data if isinstance(fact, dict)) if isinstance(data, list) else ()
             began = began.get("began_with")
 
-    def learned(self) -> Degradation:
+    def training_degradation(self) -> Degradation:
         """The degradation of its training cubes."""
         from pdenet_cli.degradation import Degradation
 
@@ -259,31 +261,14 @@ def _usable(name: str) -> torch.device:
 
 def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> Model:
     """The model of this name or in this file, on `device`."""
-    import torch
-
     from pdenet_cli.networks import build_network
 
     path = find_model(name_or_path)
     header = read_header(path)
     spec = header.spec
-    sizes = {name: value for name, value in spec.config.items() if isinstance(value, int)}
-    blocks = math.prod(sizes.get(name, 1) for name in ("stages", "units", "members"))  # each with its own weights
-    if any(size > MAX_SIZE for size in sizes.values()) or blocks > max(1, len(header.shapes)):
-        raise ModelError(f"{path}: its configuration {dict(spec.config)} is not plausible.")
-    try:
-        degradation = spec.learned()
-        with torch.device("meta"):  # without memory, to compare shapes first
-            empty = build_network(spec.network, spec.config).state_dict()
-    except (PdenetError, TypeError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{path}: {' '.join(str(error).split())}") from error
-    if degradation.scale != spec.scale:
-        raise ModelError(f"{path}: an x{spec.scale} model for cubes degraded by x{degradation.scale}.")
-    wanted = {name: tuple(tensor.shape) for name, tensor in empty.items()}
-    own = {name: shape for name, shape in header.shapes.items() if not name.startswith(TRAINING)}
-    if wrong := sorted(name for name in wanted.keys() | own.keys() if wanted.get(name) != own.get(name)):
-        first, others = wrong[0], f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-        met = f"{first} is {own.get(first, 'not there')}, expected {wanted.get(first, 'nothing')}{others}"
-        raise ModelError(f"{path}: its weights do not fit its network '{spec.network}': {met}.")
+    _refuse_implausible(header)
+    wanted = _wanted_shapes(header)
+    _refuse_other_shapes(header, wanted)
     weights = {name: t.float() for name, t in read_tensors(path).items() if name in wanted}
     if not all(bool(t.isfinite().all()) for t in weights.values()):
         raise ModelError(f"{path}: some of its weights are not finite.")
@@ -293,6 +278,43 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Model(spec, network.to(device), path.stem, digest)
+
+
+def _refuse_implausible(header: Header) -> None:
+    """ModelError if the network would be huge, or have more blocks than there are weights."""
+    config = header.spec.config
+    sizes = {name: value for name, value in config.items() if isinstance(value, int)}
+    blocks = math.prod(sizes.get(name, 1) for name in ("stages", "units", "members"))  # each with its own weights
+    if any(size > MAX_SIZE for size in sizes.values()) or blocks > max(1, len(header.shapes)):
+        raise ModelError(f"{header.path}: its configuration {dict(config)} is not plausible.")
+
+
+def _wanted_shapes(header: Header) -> dict[str, tuple[int, ...]]:
+    """The shapes of the weights that the described network has; ModelError if no network fits the description."""
+    import torch
+
+    from pdenet_cli.networks import build_network
+
+    path, spec = header.path, header.spec
+    try:
+        degradation = spec.training_degradation()
+        with torch.device("meta"):  # without memory: only the shapes are wanted
+            empty = build_network(spec.network, spec.config).state_dict()
+    except (PdenetError, TypeError, ValueError, RuntimeError) as error:
+        raise ModelError(f"{path}: {' '.join(str(error).split())}") from error
+    if degradation.scale != spec.scale:
+        raise ModelError(f"{path}: an x{spec.scale} model for cubes degraded by x{degradation.scale}.")
+    return {name: tuple(tensor.shape) for name, tensor in empty.items()}
+
+
+def _refuse_other_shapes(header: Header, wanted: Mapping[str, tuple[int, ...]]) -> None:
+    """ModelError if the weights in the file are not of the wanted shapes."""
+    own = {name: shape for name, shape in header.shapes.items() if not name.startswith(TRAINING)}
+    if wrong := sorted(name for name in wanted.keys() | own.keys() if wanted.get(name) != own.get(name)):
+        first, others = wrong[0], f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        met = f"{first} is {own.get(first, 'not there')}, expected {wanted.get(first, 'nothing')}{others}"
+        network = header.spec.network
+        raise ModelError(f"{header.path}: its weights do not fit its network '{network}': {met}.")
 
 
 def bicubic_model(scale: int, device: torch.device | str = "cpu") -> Model:

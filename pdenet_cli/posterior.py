@@ -86,7 +86,7 @@ class Posterior:
     @property
     def degradation(self) -> Degradation:
         """The degradation that the model was trained to undo, without its noise."""
-        return replace(self.model.spec.learned(), noise=0.0)
+        return replace(self.model.spec.training_degradation(), noise=0.0)
 
     def refuse_other_bands(self, count: int) -> None:
         """Stop if the network takes another number of bands than `count`."""
@@ -126,7 +126,7 @@ class Posterior:
         even = self.mixtures.even(low, mixed, slice(None), self.degradation)
         details = [torch.zeros(len(mixed), *even.shape[1:])] * len(self)
         MixedSamples(even, details, torch.from_numpy(self.mixtures.unmix)).std()
-        unmixing = (time.perf_counter() - started) * plan.scene.rows * plan.scene.columns / mixed[0].size
+        unmixing = (time.perf_counter() - started) * plan.scene.pixels / mixed[0].size
         return float(self.seconds_per_voxel(mixed) * voxels * len(self) + unmixing)
 
     def seconds_per_voxel(self, low: NDArray[np.float32]) -> float:

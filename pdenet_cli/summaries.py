@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 Map = NDArray[np.float32]  # (bands, rows, columns)
 Sums = NDArray[np.float64]  # (any, rows, columns)
 
+FILE_UNITS = "the file's units"  # as reports, tables and pages call the unit of numbers
 DARK = 1 / 255  # cv divides by at least this
 
 
@@ -64,11 +65,11 @@ class Evidence:
 
     samples: Samples  # (samples, bands, rows, columns)
     low: Map  # the input of the tile, (bands, rows/scale, columns/scale)
-    rough: Map  # `roughness` of the input, with a margin where the scene goes on
+    low_roughness: Map  # `roughness` of the input, with a margin where the scene goes on
     scale: int
     unexplained: Map | None = None  # the input minus the degraded mean, shaped as `low`
     gain: NDArray[np.float64] | float = 1.0  # 0..1 per file number, maybe negative; one or (bands, 1, 1)
-    inner: tuple[slice, slice] = (slice(None), slice(None))  # rows and columns of the tile in `rough`, enlarged
+    inner: tuple[slice, slice] = (slice(None), slice(None))  # where the tile is in `low_roughness`, enlarged
 
     @cached_property
     def mean(self) -> Map:
@@ -81,9 +82,9 @@ class Evidence:
         return std(self.samples, self.mean)
 
     @cached_property
-    def detail(self) -> Map:
+    def roughness(self) -> Map:
         """The roughness of the input on the fine grid, (bands, rows, columns)."""
-        return enlarged(self.rough, self.scale)[:, *self.inner]
+        return enlarged(self.low_roughness, self.scale)[:, *self.inner]
 
 
 class IntervalModel(Protocol):
@@ -182,10 +183,10 @@ class MeanAngle:
 class Question:
     """The choices of a user for the maps that have any."""
 
-    levels: int = 256  # grey levels, for `share`
+    grey_levels: int = 256  # for `share`
     level: float | None = None  # probability that an interval holds the truth; None: the model's own level
     tolerance: float | None = None  # for `risk`, the file's numbers
-    stretch: IntervalModel | None = None  # the calibration of the model
+    calibration: IntervalModel | None = None  # that of the model
 
 
 USUAL = Question()
@@ -210,14 +211,14 @@ class Summary:
 
 def share(evidence: Evidence, question: Question = USUAL) -> Map:
     """The percentage of samples whose grey level differs from that of the mean."""
-    middle = grey(evidence.mean, question.levels)
+    middle = grey(evidence.mean, question.grey_levels)
     differ = np.zeros_like(middle)
     for sample in evidence.samples:
-        differ += grey(sample, question.levels) != middle
+        differ += grey(sample, question.grey_levels) != middle
     return np.asarray(100 * differ / len(evidence.samples), np.float32)
 
 
-def grey(unit: Map, levels: int = USUAL.levels) -> Map:
+def grey(unit: Map, levels: int = USUAL.grey_levels) -> Map:
     """0..1 as the nearest of `levels` grey levels, counted from 0."""
     return np.asarray(np.rint((levels - 1) * unit.clip(0, 1)), np.float32)
 
@@ -244,18 +245,18 @@ def interval_high(evidence: Evidence, question: Question) -> Map:
 
 
 def _half_width(evidence: Evidence, question: Question) -> Map:
-    assert question.stretch is not None
+    assert question.calibration is not None
     assert question.level is not None
     # Where the file's numbers fall as light grows, their lower end is the upper one in 0..1.
     sign = np.sign(evidence.gain).astype(np.float32)
-    return np.asarray(sign * question.stretch.half_width(evidence, question.level))
+    return np.asarray(sign * question.calibration.half_width(evidence, question.level))
 
 
 def risk(evidence: Evidence, question: Question) -> Map:
     """The probability, in percent, that the truth is further than the tolerance from the mean."""
-    assert question.stretch is not None
+    assert question.calibration is not None
     assert question.tolerance is not None
-    return np.asarray(100 * question.stretch.beyond(evidence, question.tolerance * evidence.gain), np.float32)
+    return np.asarray(100 * question.calibration.beyond(evidence, question.tolerance * evidence.gain), np.float32)
 
 
 def repeated(low: NDArray[Any], scale: int) -> NDArray[Any]:
@@ -279,7 +280,9 @@ MEAN = Summary("mean", "the sharpened cube", lambda evidence, _: evidence.mean, 
 STD = Summary(
     "std", "standard deviation of the samples", lambda evidence, _: evidence.std, unit="spread", merging=RMS
 )
-SHARE = Summary("share", "samples whose grey level (of {levels}) differs from the mean's", share, unit="percent")
+SHARE = Summary(
+    "share", "samples whose grey level (of {grey_levels}) differs from the mean's", share, unit="percent"
+)
 INTERVAL = (
     Summary(
         "interval_low",

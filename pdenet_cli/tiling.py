@@ -54,7 +54,7 @@ class Tile:
     def target(self) -> Window:
         """The window of the output that this tile fills."""
         row, column = self.origin
-        return replace(self.core, row=self.core.row - row, column=self.core.column - column).scaled(self.scale)
+        return self.core.moved(-row, -column).scaled(self.scale)
 
 
 @dataclass(frozen=True)

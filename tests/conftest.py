@@ -114,11 +114,11 @@ def models(tmp_path_factory):
 
 def calibration(**settings):
     """The calibration that two scenes of random errors, about twice their spread, give."""
-    from pdenet_cli.calibration import Calibration, Errors
+    from pdenet_cli.calibration import Calibration, ErrorRatios
 
     rng = np.random.default_rng(0)
     spread, stratum = np.ones((1, 60, 60), np.float32), rng.integers(0, 2, (1, 60, 60))
-    scenes = [Errors.of(2 * rng.normal(size=spread.shape), spread, stratum, spread > 0) for _ in range(2)]
+    scenes = [ErrorRatios.of(2 * rng.normal(size=spread.shape), spread, stratum, spread > 0) for _ in range(2)]
     return Calibration.fit(scenes, samples=4, scenes=[{"name": "a"}, {"name": "b"}], **settings)
 
 

@@ -20,7 +20,7 @@ from pdenet_cli.calibration import (
     LEVELS,
     RATIOS,
     Calibration,
-    Errors,
+    ErrorRatios,
     leave_one_out_coverage,
     spread,
     strata,
@@ -51,21 +51,23 @@ def seen(rng, too_small=1.0, samples=12, edges=0.5):
     width = rng.uniform(0.01, 0.05, shape)
     mean = rng.uniform(0.2, 0.8, shape)
     drawn = mean + width / too_small * rng.standard_normal((samples, *shape))
-    detail = np.where(rng.random(shape) < edges, 2 * FLAT_BELOW, 0)
+    roughness = np.where(rng.random(shape) < edges, 2 * FLAT_BELOW, 0)
     low = mean[:, ::4, ::4]
-    evidence = Evidence(*(a.astype(np.float32) for a in (drawn, low, detail)), 1)
+    evidence = Evidence(*(a.astype(np.float32) for a in (drawn, low, roughness)), 1)
     return evidence, (mean + width * rng.standard_normal(shape)).astype(np.float32)
 
 
-def errors(evidence, truth):
+def error_ratios(evidence, truth):
     there = np.ones(truth.shape, bool)
-    return Errors.of(evidence.mean - truth, spread(evidence.std, evidence.detail), strata(evidence.detail), there)
+    return ErrorRatios.of(
+        evidence.mean - truth, spread(evidence.std, evidence.roughness), strata(evidence.roughness), there
+    )
 
 
 def pool(count, sureness, seed=0):
     """Scenes of one kind, each with a sureness of its own: all that there are of this kind."""
     rng = np.random.default_rng(seed)
-    return [errors(*seen(rng, too_small=sureness(rng))) for _ in range(count)]
+    return [error_ratios(*seen(rng, too_small=sureness(rng))) for _ in range(count)]
 
 
 def lost(risk, calibration, level):
@@ -99,7 +101,7 @@ def test_intervals_cover_within_the_bound_in_so_many_repetitions():
 @pytest.mark.parametrize("too_small", [1.0, 10.0])
 def test_an_overconfident_model_is_widened_to_coverage(too_small):
     rng = np.random.default_rng(2)
-    made = Calibration.fit([errors(*seen(rng, too_small)) for _ in range(10)])
+    made = Calibration.fit([error_ratios(*seen(rng, too_small)) for _ in range(10)])
     evidence, truth = seen(rng, too_small)
     for level in (0.5, 0.9, 0.93, 0.99):
         inside = np.abs(evidence.mean - truth) <= made.half_width(evidence, level)
@@ -113,10 +115,13 @@ def test_each_stratum_has_the_factor_that_it_needs():
     scenes = []
     for _ in range(5):
         evidence, truth = seen(rng)
-        error = (evidence.mean - truth) * np.where(evidence.detail > FLAT_BELOW, 3, 1)
+        error = (evidence.mean - truth) * np.where(evidence.roughness > FLAT_BELOW, 3, 1)
         scenes.append(
-            Errors.of(
-                error, spread(evidence.std, evidence.detail), strata(evidence.detail), np.ones(truth.shape, bool)
+            ErrorRatios.of(
+                error,
+                spread(evidence.std, evidence.roughness),
+                strata(evidence.roughness),
+                np.ones(truth.shape, bool),
             )
         )
     flat, edge = Calibration.fit(scenes).at(0.9)
@@ -125,8 +130,8 @@ def test_each_stratum_has_the_factor_that_it_needs():
 
 def test_the_factor_of_one_scene_is_the_quantile_of_its_errors():
     evidence, truth = seen(np.random.default_rng(4), edges=0)
-    ratio = np.abs(evidence.mean - truth) / spread(evidence.std, evidence.detail)
-    made = Calibration.fit([errors(evidence, truth)])
+    ratio = np.abs(evidence.mean - truth) / spread(evidence.std, evidence.roughness)
+    made = Calibration.fit([error_ratios(evidence, truth)])
     for level, factor in zip(made.levels, made.factors[0], strict=True):
         exact = np.quantile(ratio, level, method="inverted_cdf")
         assert exact <= factor * (1 + 1e-6) <= exact * 1.01, level
@@ -134,7 +139,7 @@ def test_the_factor_of_one_scene_is_the_quantile_of_its_errors():
 
 def test_a_stratum_that_no_scene_has_takes_the_factors_of_all_pixels_and_proves_nothing():
     rng = np.random.default_rng(5)
-    made = Calibration.fit([errors(*seen(rng, edges=0)) for _ in range(8)])
+    made = Calibration.fit([error_ratios(*seen(rng, edges=0)) for _ in range(8)])
     assert made.factors[1] == made.factors[0]
     assert made.counted == (8, 0)
     assert set(made.certified[1]) == {0.0}
@@ -154,7 +159,7 @@ def test_errors_beyond_any_interval_are_not_counted_as_held():
     rng = np.random.default_rng(0)
     spread, stratum = np.full((1, 50, 50), 1e-4), np.zeros((1, 50, 50), np.intp)
     far = np.where(np.arange(50) < 5, 100.0, 1e-5) + np.zeros((1, 50, 50))
-    scenes = [Errors.of(far * rng.uniform(0.9, 1.1), spread, stratum, spread > 0) for _ in range(30)]
+    scenes = [ErrorRatios.of(far * rng.uniform(0.9, 1.1), spread, stratum, spread > 0) for _ in range(30)]
     made = Calibration.fit(scenes, level=0.95)
     assert made.certified[0][made.levels.index(0.95)] == pytest.approx(1 - upper_bound(0.1, 30, 0.1))
     with pytest.raises(UsageError, match=r"10\.0% of the errors are larger than any interval can be"):
@@ -173,7 +178,7 @@ def test_too_few_scenes_say_which_level_can_be_proved():
     # 1 - 0.1 ** (1 / 12) = 0.1746: at best 82.5 % with 12 scenes, and 22 are needed for 90 %.
     with pytest.raises(UsageError, match=r"12 scenes can certify at most 82\.5%.*--level 0\.825.*22 scenes"):
         Calibration.fit(few, level=0.9, certify=True)
-    flat = errors(*seen(np.random.default_rng(0), edges=0))
+    flat = error_ratios(*seen(np.random.default_rng(0), edges=0))
     with pytest.raises(UsageError, match=r"12 scenes with edge pixels can certify at most 82\.5%"):
         Calibration.fit([*few, *[flat] * 12], level=0.9, certify=True)
     made = Calibration.fit(few, level=0.8, certify=True)
@@ -257,11 +262,13 @@ def test_factors_keep_their_meaning():
     # A model's file holds factors only: what they are multiples of, and where they hold, is fixed for good.
     shape = (1, 1, 2)
     samples = np.array([[0.1, 0.2], [0.3, 0.2]], np.float32).reshape(2, *shape)
-    detail = np.array([5e-4, 6e-4], np.float32).reshape(shape)
-    known = Evidence(samples, np.zeros(shape, np.float32), detail, 1)
+    roughness = np.array([5e-4, 6e-4], np.float32).reshape(shape)
+    known = Evidence(samples, np.zeros(shape, np.float32), roughness, 1)
     std = np.array([np.sqrt(0.02), 0])
-    np.testing.assert_allclose(spread(known.std, detail).ravel(), std + 0.3 * detail.ravel() + 1e-4, rtol=1e-5)
-    assert strata(detail).ravel().tolist() == [0, 1]
+    np.testing.assert_allclose(
+        spread(known.std, roughness).ravel(), std + 0.3 * roughness.ravel() + 1e-4, rtol=1e-5
+    )
+    assert strata(roughness).ravel().tolist() == [0, 1]
 
 
 def test_a_level_outside_the_table_is_refused(made):
@@ -275,10 +282,10 @@ def test_a_level_outside_the_table_is_refused(made):
 def test_the_errors_of_parts_add_up_to_those_of_the_scene(row, column):
     evidence, truth = seen(np.random.default_rng(9))
     there = np.random.default_rng(10).random(truth.shape) < 0.9
-    maps = evidence.mean - truth, spread(evidence.std, evidence.detail), strata(evidence.detail), there
-    whole = Errors.of(*maps)
+    maps = evidence.mean - truth, spread(evidence.std, evidence.roughness), strata(evidence.roughness), there
+    whole = ErrorRatios.of(*maps)
     rows, columns = [(slice(0, n), slice(n, None)) for n in (row, column)]
-    first, *others = [Errors.of(*(m[:, r, c] for m in maps)) for r in rows for c in columns]
+    first, *others = [ErrorRatios.of(*(m[:, r, c] for m in maps)) for r in rows for c in columns]
     total = sum(others, first)
     np.testing.assert_array_equal(total.counts, whole.counts)
     np.testing.assert_allclose(total.spreads, whole.spreads)

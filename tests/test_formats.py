@@ -422,8 +422,11 @@ def test_who_gives_a_folder_is_told_how_to_give_the_cubes_in_it(tmp_path, names,
     assert str(error.value).endswith(f"a folder, not a cube. Name what is in it, for example {tmp_path / advised}")
 
 
+windows = st.builds(Window, st.integers(0, 30), st.integers(0, 30), st.integers(1, 20), st.integers(1, 20))
+
+
 @given(
-    window=st.builds(Window, st.integers(0, 30), st.integers(0, 30), st.integers(1, 20), st.integers(1, 20)),
+    window=windows,
     margin=st.integers(0, 12),
     factor=st.integers(1, 8),
 )
@@ -437,6 +440,17 @@ def test_windows_grow_inside_the_scene_and_scale_with_their_parts(window, margin
     ground = np.arange(2500).reshape(50, 50)
     np.testing.assert_array_equal(ground[grown.slices][inner.slices], ground[window.slices])
     assert window.scaled(factor).relative_to(grown.scaled(factor)) == inner.scaled(factor)
+    assert window.scaled(factor).coarsened(factor) == window
+    assert inner.moved(grown.row, grown.column) == window
+
+
+@given(one=windows, other=windows)
+def test_windows_overlap_where_a_pixel_is_in_both(one, other):
+    count = np.zeros((50, 50), int)
+    count[one.slices] += 1
+    assert count.sum() == one.pixels
+    count[other.slices] += 1
+    assert one.overlaps(other) == other.overlaps(one) == (count == 2).any()
 
 
 @given(rows=st.integers(1, 40), columns=st.integers(1, 40), cut=st.tuples(st.integers(1, 9), st.integers(1, 9)))

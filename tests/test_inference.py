@@ -53,13 +53,13 @@ class Doubled:
     """A calibration that anybody can check: twice the std, wider where the input varies."""
 
     def half_width(self, evidence, level):
-        return level * (2 * evidence.std + evidence.detail)
+        return level * (2 * evidence.std + evidence.roughness)
 
     def beyond(self, evidence, tolerance):
         return np.minimum(1, self.half_width(evidence, 1) / np.float32(100 * tolerance))
 
 
-QUESTION = Question(levels=200, level=0.8, tolerance=0.05, stretch=Doubled())
+QUESTION = Question(grey_levels=200, level=0.8, tolerance=0.05, calibration=Doubled())
 
 
 def run(
@@ -354,7 +354,7 @@ def test_the_detail_of_a_tile_looks_beyond_its_edge(tmp_path, posteriors):
         for tile in plan.tiles:
             evidence, _ = gather(cube, posterior, tile, plan.spans[0], radiometry, range(6))
             wanted = whole[:, *tile.target.slices]
-            np.testing.assert_allclose(evidence.detail, wanted, atol=1e-6)
+            np.testing.assert_allclose(evidence.roughness, wanted, atol=1e-6)
             np.testing.assert_array_equal(evidence.low, pixels[:, *tile.core.slices])
 
 
@@ -466,7 +466,7 @@ def test_running_out_of_memory_halves_the_batch_then_the_tile_and_says_so(tmp_pa
     really, said, most = posterior.samples, [], 20 * 32
 
     def limited(low, bands, crop):
-        if posterior.at_once > 1 or crop.rows * crop.columns > most * 4**2:
+        if posterior.at_once > 1 or crop.pixels > most * 4**2:
             raise torch.OutOfMemoryError("no more")
         return really(low, bands, crop)
 

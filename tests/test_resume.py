@@ -283,7 +283,7 @@ def test_a_resumed_run_goes_on_or_says_why_it_starts_again(scene, models, tmp_pa
         ({"nodata": 7}, {}, "radiometry"),
         ({"halo": 1}, {}, "halo"),
         ({"maps": ("std", "share")}, {}, "outputs"),
-        ({"question": Question(levels=7)}, {}, "uncertainty"),
+        ({"question": Question(grey_levels=7)}, {}, "uncertainty"),
         ({}, {"samples": 3}, "samples"),
         ({}, {"seed": 1}, "seed"),
         ({}, {"ensemble": "flips"}, "ensemble"),

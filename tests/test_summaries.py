@@ -65,7 +65,7 @@ def test_share_counts_samples_with_another_8_bit_value_than_the_mean():
 
 def test_share_sees_less_in_fewer_levels_and_more_in_more():
     known = one(0.600, 0.601, 0.604, 0.607)  # 8-bit 153, 153, 154, 155; their mean 154
-    shares = [value("share", known, Question(levels=levels)) for levels in (2, 256, 65536)]
+    shares = [value("share", known, Question(grey_levels=levels)) for levels in (2, 256, 65536)]
     assert shares == [0, 75, 100]
 
 
@@ -76,13 +76,13 @@ def test_cv_is_relative_to_a_mean_of_at_least_one_8_bit_step():
 
 
 def test_interval_ends_lie_as_far_from_the_mean_as_the_calibration_says():
-    question = Question(level=0.9, stretch=Known())
+    question = Question(level=0.9, calibration=Known())
     low, high = (summary.compute(one(0.2, 0.4, 0.6), question) for summary in MAPS["interval"])
     np.testing.assert_allclose([low.item(), high.item()], [-0.2, 1.0], rtol=1e-5)
 
 
 def test_the_lower_end_is_the_lower_number_of_the_file_though_its_gain_be_negative():
-    question = Question(level=0.9, stretch=Known())
+    question = Question(level=0.9, calibration=Known())
     some = evidence(
         np.array([0.2, 0.4, 0.6]).reshape(3, 1, 1, 1).repeat(2, 1), gain=np.reshape([2, -2], (2, 1, 1))
     )
@@ -94,7 +94,7 @@ def test_the_lower_end_is_the_lower_number_of_the_file_though_its_gain_be_negati
 def test_risk_asks_the_calibration_for_a_tolerance_in_unit_values():
     known = evidence(np.zeros((2, 2, 1, 1)), gain=np.array([0.1, 0.001])[:, None, None])
     (summary,) = MAPS["risk"]
-    risk = summary.compute(known, Question(tolerance=5.0, stretch=Known()))
+    risk = summary.compute(known, Question(tolerance=5.0, calibration=Known()))
     np.testing.assert_allclose(risk.ravel(), [50, 0.5], rtol=1e-6)
 
 
@@ -166,7 +166,7 @@ def test_a_map_is_enlarged_as_torch_does_it(scale):
 
 
 def test_a_map_names_what_was_asked_of_it():
-    question = Question(levels=64, level=0.95, tolerance=12.5)
+    question = Question(grey_levels=64, level=0.95, tolerance=12.5)
     said = {summary.name: summary.describe(question) for group in MAPS.values() for summary in group}
     assert "64" in said["share"]
     assert "0.95" in said["interval_low"]

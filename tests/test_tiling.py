@@ -68,10 +68,10 @@ def test_spans_compute_every_usable_band_once_and_own_every_band_of_the_file(pla
 @settings(deadline=None)
 def test_the_counted_work_is_the_work_of_the_tiles(plan):
     depths = [len(span.padded) for span in plan.spans]
-    areas = [tile.padded.rows * tile.padded.columns for tile in plan.tiles]
+    areas = [tile.padded.pixels for tile in plan.tiles]
     assert plan.voxels == sum(depths) * sum(areas)
     assert plan.largest == max(depths) * max(areas)
-    cores = [tile.core.rows * tile.core.columns * len(span.core) for tile in plan.tiles for span in plan.spans]
+    cores = [tile.core.pixels * len(span.core) for tile in plan.tiles for span in plan.spans]
     assert plan.largest_core == max(cores)
 
 
@@ -85,7 +85,7 @@ def test_a_plan_fits_or_is_refused(plan, most):
         assert "--memory" in str(error)  # noqa: PT017
         return
     assert chosen.largest <= most
-    assert chosen.voxels >= len(plan.usable) * plan.scene.rows * plan.scene.columns
+    assert chosen.voxels >= len(plan.usable) * plan.scene.pixels
 
 
 def test_a_scene_is_cut_into_even_tiles_and_a_halo_of_nothing_is_one():
@@ -175,7 +175,7 @@ def test_a_network_that_needs_the_whole_spectrum_gets_it():
 def test_half_a_tile_and_the_other_half_are_the_tile(plan):
     tile = plan.tiles[-1]
     halves = tile.halves(plan.halo, plan.seen)
-    assert sum(half.core.rows * half.core.columns for half in halves) == tile.core.rows * tile.core.columns
+    assert sum(half.core.pixels for half in halves) == tile.core.pixels
     assert len(halves) == (1 if (tile.core.rows, tile.core.columns) == (1, 1) else 2)
     assert all(half.padded == half.core.grown(plan.halo, within=plan.seen) for half in halves)
     assert all(half.target == half.core.relative_to(plan.scene).scaled(plan.scale) for half in halves)

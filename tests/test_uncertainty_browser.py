@@ -26,7 +26,7 @@ def opened(browser, tmp_path):
     """Writes a page of some cubes and opens it, at an address within it."""
 
     def open_page(cubes, where="", facts=FACTS, longest=overviews.LONGEST_SIDE, most=overviews.MOST_VALUES):
-        names = ("risk", "share")[: len(facts.maps)]
+        names = ("std_merged", "share")[: len(facts.maps)]
         interval = cubes["low"], cubes["high"]
         spectra = spectra_with(cubes, *names, interval=interval, level=facts.level, most_values=most)
         overview = Overview.of(cubes["mean"], [cubes[name] for name in names], longest)
@@ -57,7 +57,7 @@ def test_a_click_on_a_pixel_shows_its_spectrum(opened):
     row, column = 30, 12
     page.click(VIEW.format(2), (column + 0.5) / COLUMNS, (row + 0.5) / ROWS)
     assert page.text("#told").startswith(
-        f"Row {row}, column {column}: std {cubes['risk'].read()[0, row, column]:.3f}"[:-2]
+        f"Row {row}, column {column}: std {cubes['std_merged'].read()[0, row, column]:.3f}"[:-2]
     )
     assert drawn(page) != before
     assert page.value("location.hash") == f"#{row},{column}"
@@ -80,7 +80,7 @@ def test_a_pixel_is_ranked_among_all_others_and_bands_without_wavelengths_have_w
     cubes = some_cubes()
     cubes["mean"].meta = dataclasses.replace(cubes["mean"].meta, wavelengths=None, wavelength_units=None)
     page = opened(cubes, where="#30,12")
-    merged = cubes["risk"].read()[0]
+    merged = cubes["std_merged"].read()[0]
     share = np.floor(1000 * (merged[np.isfinite(merged)] < merged[30, 12]).mean()) / 10
     assert page.text("#told").endswith(f"more than in {share:g} % of the pixels")
     labels = page.value(
@@ -242,7 +242,7 @@ def test_thinned_spectra_are_those_of_the_pixels_that_the_page_names(opened):
     assert abs(row - 0.7 * ROWS) <= 2 * step
     assert abs(column - 0.6 * COLUMNS) <= 2 * step
     told = float(re.search(r"std ([\d.]+)", page.text("#told"))[1])
-    assert told == pytest.approx(cubes["risk"].read()[0, row, column], rel=1e-3)
+    assert told == pytest.approx(cubes["std_merged"].read()[0, row, column], rel=1e-3)
 
 
 @needs_browser
@@ -259,7 +259,7 @@ def test_nothing_sticks_out_of_a_narrow_window(opened):
 @pytest.mark.parametrize("size", [1e-9, 1.2e-6, 1e-4, 7e-5, 2.4e-4, 1e-2, 1, 123, 5e4])
 def test_labels_of_the_colour_scale_never_meet(opened, size):
     cubes = some_cubes()
-    cubes["risk"] = in_memory((size * cubes["risk"].array).astype("<f4"), nodata=float("nan"))
+    cubes["std_merged"] = in_memory((size * cubes["std_merged"].array).astype("<f4"), nodata=float("nan"))
     page = opened(cubes)
     for width in (1280, 780, 320):
         page.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)

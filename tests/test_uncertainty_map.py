@@ -11,8 +11,8 @@ from skimage.io import imread
 
 from pdenet_cli.pages import overview as overviews
 from pdenet_cli.pages.chart import ordinal
+from pdenet_cli.pages.map_picture import map_png
 from pdenet_cli.pages.overview import round_levels, shares_above
-from pdenet_cli.pages.risk import risk_png
 from pdenet_cli.pages.uncertainty import share_text
 from pdenet_cli.picture import coloured
 from tests.uncertainty_pages import COLUMNS, ROWS, in_memory, page_of, some_cubes
@@ -23,12 +23,12 @@ from tests.uncertainty_pages import COLUMNS, ROWS, in_memory, page_of, some_cube
 @given(st.lists(st.floats(2**-20, 2**20, width=32), min_size=1, max_size=40), st.integers(1, 7))
 @settings(deadline=None)
 def test_levels_are_inside_the_map_and_shares_do_not_depend_on_the_cut(values, parts):
-    risk = np.array([[*values, np.nan]], np.float32)
-    levels = round_levels(risk)
+    merged = np.array([[*values, np.nan]], np.float32)
+    levels = round_levels(merged)
     assert 1 <= len(levels) <= overviews.MOST_LEVELS
     assert list(levels) == sorted(set(levels))
-    whole = shares_above(iter([risk]), levels)
-    assert whole == shares_above(iter(np.array_split(risk, parts, axis=1)), levels)
+    whole = shares_above(iter([merged]), levels)
+    assert whole == shares_above(iter(np.array_split(merged, parts, axis=1)), levels)
     for level, share in whole:
         assert share == pytest.approx(np.mean(np.array(values, np.float32) > level))
 
@@ -68,37 +68,37 @@ def test_nothing_is_hatched_grey_that_is_no_colour_of_the_scale():
 
 @pytest.mark.parametrize("shape", [(60, 80), (400, 20), (20, 400), (1, 1)])
 def test_the_picture_has_the_map_a_colour_bar_and_a_legend_for_nothing(shape):
-    risk = np.linspace(0, 5, shape[0] * shape[1], dtype=np.float32).reshape(shape)
-    whole = imread(io.BytesIO(risk_png(risk, "field: std", "std, the file's units")))
+    merged = np.linspace(0, 5, shape[0] * shape[1], dtype=np.float32).reshape(shape)
+    whole = imread(io.BytesIO(map_png(merged, "field: std", "std, the file's units")))
     low, high = (coloured(np.array([[v]]), 1.0)[0, 0] for v in (0.0, 1.0))
     for colour in (low, high):  # both ends are there, in the map or in the bar
         assert (np.abs(whole[..., :3].astype(int) - colour).sum(-1) < 12).sum() > 50
-    risk[: shape[0] // 2] = np.nan
-    holed = imread(io.BytesIO(risk_png(risk, "field: std", "std, the file's units")))
+    merged[: shape[0] // 2] = np.nan
+    holed = imread(io.BytesIO(map_png(merged, "field: std", "std, the file's units")))
     grey = (np.abs(holed[..., :3].astype(int) - 204).max(-1) < 3).sum()
     assert grey > (np.abs(whole[..., :3].astype(int) - 204).max(-1) < 3).sum() or shape == (1, 1)
 
 
 def test_the_axes_of_the_picture_count_the_pixels_of_the_scene():
-    risk = np.ones((20, 30), np.float32)
-    every, third = (imread(io.BytesIO(risk_png(risk, "field", "std", step))) for step in (1, 3))
+    merged = np.ones((20, 30), np.float32)
+    every, third = (imread(io.BytesIO(map_png(merged, "field", "std", step))) for step in (1, 3))
     assert every.shape == third.shape
     assert (every != third).any(-1).mean() > 1e-4  # other numbers along the axes
 
 
 def test_a_name_with_dollars_is_no_formula():
-    assert risk_png(np.ones((4, 5), np.float32), "field$1_$^.hdr: std", "std")
+    assert map_png(np.ones((4, 5), np.float32), "field$1_$^.hdr: std", "std")
 
 
 def test_a_name_in_letters_that_the_font_lacks_is_no_warning(recwarn):
-    assert risk_png(np.ones((4, 5), np.float32), "田野.hdr: std", "std")
+    assert map_png(np.ones((4, 5), np.float32), "田野.hdr: std", "std")
     assert not [warning for warning in recwarn if "Glyph" in str(warning.message)]
 
 
 def test_an_empty_map_makes_a_picture_and_a_page():
     cubes = some_cubes()
     empty = in_memory(np.full((1, ROWS, COLUMNS), np.nan, "<f4"), nodata=float("nan"))
-    assert risk_png(empty.read()[0], "field", "std")
-    cubes["risk"] = empty
+    assert map_png(empty.read()[0], "field", "std")
+    cubes["std_merged"] = empty
     text = page_of(cubes)
     assert "0 or empty everywhere" in text

@@ -14,12 +14,12 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import spearmanr
 
 from pdenet_cli import CubeMeta
-from pdenet_cli.calibration import KEY, Calibration, Errors, spread, strata
+from pdenet_cli.calibration import KEY, Calibration, ErrorRatios, spread, strata
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation import uncertainty
 from pdenet_cli.evaluation.sparsification import Pool, Sparsification, bins_of, ence, spearman
-from pdenet_cli.evaluation.uncertainty import MEASURES, Guess, assess, errors_of, mean_trust
+from pdenet_cli.evaluation.uncertainty import MEASURES, EstimateMaps, assess, error_ratios_of, mean_trust
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.models import Model, ModelSpec, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
@@ -62,8 +62,8 @@ def test_areas_are_those_of_a_naive_sparsification(count):
     everything = np.sqrt(squares.mean())
     assert order.ause == pytest.approx(np.mean(curve) - np.mean(best))
     assert order.aurg == pytest.approx(everything - np.mean(curve))
-    assert order.share == pytest.approx((np.mean(curve) - np.mean(best)) / (everything - np.mean(best)))
-    assert 0.1 < order.share < 0.9
+    assert order.ause_to_random == pytest.approx((np.mean(curve) - np.mean(best)) / (everything - np.mean(best)))
+    assert 0.1 < order.ause_to_random < 0.9
 
 
 @given(st.data(), lengths)
@@ -105,7 +105,7 @@ def test_a_pool_of_bands_gives_the_curves_of_all_their_values(tied):
     np.testing.assert_allclose(pooled.curve, exact.curve, rtol=0.02)
     np.testing.assert_allclose(pooled.oracle, exact.oracle, rtol=0.02, atol=1e-5)
     assert pooled.random == pytest.approx(exact.random)
-    assert pooled.share == pytest.approx(exact.share, abs=2e-3)
+    assert pooled.ause_to_random == pytest.approx(exact.ause_to_random, abs=2e-3)
 
 
 @pytest.mark.parametrize("count", [7, 105, 20_000])
@@ -119,8 +119,8 @@ def test_the_bins_of_a_band_give_what_its_values_give_in_order(count, tied):
         squares[::3] = 0
     pool, said, met = pooled_band(uncertainty, squares)
     binned, exact = pool.sparsification(), Sparsification.of(uncertainty, squares)
-    assert [binned.share, binned.ause, binned.aurg] == pytest.approx(
-        [exact.share, exact.ause, exact.aurg], rel=2e-3, abs=1e-5
+    assert [binned.ause_to_random, binned.ause, binned.aurg] == pytest.approx(
+        [exact.ause_to_random, exact.ause, exact.aurg], rel=2e-3, abs=1e-5
     )
     assert pool.spearman(said, met) == pytest.approx(spearmanr(uncertainty, squares).statistic, abs=1e-3)
     if not tied:  # equal uncertainties may be in any order, which changes the errors of a tenth
@@ -129,7 +129,7 @@ def test_the_bins_of_a_band_give_what_its_values_give_in_order(count, tied):
 
 def test_bins_without_an_order_or_a_size_have_no_measure_of_it():
     pool, said, met = pooled_band(np.zeros(50), np.ones(50))
-    assert np.isnan([pool.spearman(said, met), pool.ence(), pool.sparsification().share]).all()
+    assert np.isnan([pool.spearman(said, met), pool.ence(), pool.sparsification().ause_to_random]).all()
 
 
 @given(st.data(), lengths)
@@ -162,37 +162,37 @@ def test_ence_is_that_of_a_naive_loop_and_zero_for_an_honest_size():
 
 @pytest.fixture
 def scene():
-    """A truth with holes in the file's numbers, and a guess whose error and spread are known."""
+    """A truth with holes in the file's numbers, and an estimate whose error and spread are known."""
     rng = np.random.default_rng(1)
     unit = rng.uniform(0.2, 0.8, SHAPE).astype(np.float32)
     std = rng.uniform(0.005, 0.05, SHAPE).astype(np.float32)
     mean = (unit + std * rng.standard_normal(SHAPE)).astype(np.float32)
-    detail = (0.003 * (rng.random(SHAPE) < 0.3)).astype(np.float32)
+    roughness = (0.003 * (rng.random(SHAPE) < 0.3)).astype(np.float32)
     numbers = unit * 1000
     there = rng.random(SHAPE) < 0.9
     there[:, :3] = False
     numbers[~there] = np.nan
-    cubes = [Cube(None, CubeMeta(*SHAPE, np.dtype(np.float32)), a) for a in (mean, std, detail)]
+    cubes = [Cube(None, CubeMeta(*SHAPE, np.dtype(np.float32)), a) for a in (mean, std, roughness)]
     truth = Cube(None, CubeMeta(*SHAPE, np.dtype(np.float32)), numbers)
     view = View(truth, Radiometry((0.001,), (0.0,), "test"), tuple(range(SHAPE[0])), Window(0, 0, *SHAPE[1:]))
-    return view, Guess(*cubes), there, np.abs(mean - unit)
+    return view, EstimateMaps(*cubes), there, np.abs(mean - unit)
 
 
 @pytest.fixture
 def calibration():
     rng = np.random.default_rng(2)
-    errors = [
-        Errors.of(rng.standard_normal(4000), np.ones(4000), rng.integers(2, size=4000), np.ones(4000, bool))
+    ratios = [
+        ErrorRatios.of(rng.standard_normal(4000), np.ones(4000), rng.integers(2, size=4000), np.ones(4000, bool))
         for _ in range(4)
     ]
-    return Calibration.fit(errors)
+    return Calibration.fit(ratios)
 
 
 def test_coverage_and_width_are_counted_value_by_value(scene, calibration):
-    view, guess, there, error = scene
-    judged = assess(view, guess, calibration, 0.8)
-    detail = guess.detail.array
-    half = np.array(calibration.at(0.8))[strata(detail)] * spread(guess.std.array, detail)
+    view, maps, there, error = scene
+    judged = assess(view, maps, calibration, 0.8)
+    roughness = maps.roughness.array
+    half = np.array(calibration.at(0.8))[strata(roughness)] * spread(maps.std.array, roughness)
     assert judged.values["interval coverage"] == pytest.approx((error <= half)[there].mean(), abs=1e-6)
     assert judged.values["interval unit width"] == pytest.approx(2 * half[there].mean(), rel=1e-5)
     assert judged.values["interval width"] == pytest.approx(2000 * half[there].mean(), rel=1e-5)
@@ -203,25 +203,25 @@ def test_coverage_and_width_are_counted_value_by_value(scene, calibration):
 
 
 def test_order_is_judged_on_pixels_merged_over_their_valid_bands(scene):
-    view, guess, there, error = scene
-    judged = assess(view, guess, None, 0.9)
+    view, maps, there, error = scene
+    judged = assess(view, maps, None, 0.9)
     some = there.any(0)
     count = there.sum(0)[some]
     squares = np.where(there, error.astype(float) ** 2, 0).sum(0)[some] / count
-    std = np.sqrt(np.where(there, guess.std.array.astype(float) ** 2, 0).sum(0)[some] / count)
+    std = np.sqrt(np.where(there, maps.std.array.astype(float) ** 2, 0).sum(0)[some] / count)
     curve, best = naive_curve(std, squares), naive_curve(squares, squares)
     assert judged.values["AUSE"] == pytest.approx(np.mean(curve) - np.mean(best), rel=1e-4)
     assert judged.values["Spearman"] == pytest.approx(spearmanr(std, squares).statistic, abs=1e-4)
     np.testing.assert_allclose(judged.curves["std"], curve, rtol=1e-4)
-    band = Sparsification.of(guess.std.array[2][there[2]].astype(float), error[2][there[2]].astype(float) ** 2)
-    assert judged.bands["AUSE/random"][2] == pytest.approx(band.share, rel=1e-3)
-    values = Sparsification.of(guess.std.array[there].astype(float), error[there].astype(float) ** 2)
-    assert judged.values["AUSE/random of values"] == pytest.approx(values.share, abs=0.01)
+    band = Sparsification.of(maps.std.array[2][there[2]].astype(float), error[2][there[2]].astype(float) ** 2)
+    assert judged.bands["AUSE/random"][2] == pytest.approx(band.ause_to_random, rel=1e-3)
+    values = Sparsification.of(maps.std.array[there].astype(float), error[there].astype(float) ** 2)
+    assert judged.values["AUSE/random of values"] == pytest.approx(values.ause_to_random, abs=0.01)
 
 
 def test_without_a_calibration_there_is_no_coverage(scene):
-    view, guess, *_ = scene
-    judged = assess(view, guess, None, 0.9)
+    view, maps, *_ = scene
+    judged = assess(view, maps, None, 0.9)
     assert judged.level is None
     assert not judged.reliability
     assert np.isnan(judged.values["interval coverage"])
@@ -230,31 +230,31 @@ def test_without_a_calibration_there_is_no_coverage(scene):
 
 
 def test_bands_read_in_any_number_give_the_same(scene, calibration, monkeypatch):
-    view, guess, *_ = scene
-    whole, errors = assess(view, guess, calibration, 0.9), errors_of(view, guess)
+    view, maps, *_ = scene
+    whole, ratios = assess(view, maps, calibration, 0.9), error_ratios_of(view, maps)
     monkeypatch.setattr(uncertainty, "CHUNK_VALUES", 1)
-    assert assess(view, guess, calibration, 0.9) == whole
-    np.testing.assert_array_equal(errors_of(view, guess).counts, errors.counts)
+    assert assess(view, maps, calibration, 0.9) == whole
+    np.testing.assert_array_equal(error_ratios_of(view, maps).counts, ratios.counts)
 
 
 def test_a_band_without_a_value_is_a_gap_not_a_failure(scene, calibration):
-    view, guess, *_ = scene
+    view, maps, *_ = scene
     view.cube.array[1] = np.nan
-    judged = assess(view, guess, calibration, 0.9)
+    judged = assess(view, maps, calibration, 0.9)
     assert np.isnan(judged.bands["AUSE"][1])
     assert np.isfinite([judged.values[measure.name] for measure in MEASURES]).all()
 
 
 def test_a_scene_without_a_value_is_said_in_a_line(scene, calibration):
-    view, guess, *_ = scene
+    view, maps, *_ = scene
     view.cube.array[:] = np.nan
-    for judge in (lambda: assess(view, guess, calibration, 0.9), lambda: errors_of(view, guess)):
+    for judge in (lambda: assess(view, maps, calibration, 0.9), lambda: error_ratios_of(view, maps)):
         with pytest.raises(UsageError, match="nothing to compare"):
             judge()
 
 
 def test_a_table_that_ends_below_one_sigma_still_tells_coverage_and_width(scene, calibration):
-    view, guess, *_ = scene
+    view, maps, *_ = scene
     short = dataclasses.replace(
         calibration,
         level=0.4,
@@ -262,7 +262,7 @@ def test_a_table_that_ends_below_one_sigma_still_tells_coverage_and_width(scene,
         factors=tuple(table[:4] for table in calibration.factors),
         certified=tuple(table[:4] for table in calibration.certified),
     )
-    whole, judged = (assess(view, guess, made, 0.4) for made in (calibration, short))
+    whole, judged = (assess(view, maps, made, 0.4) for made in (calibration, short))
     for name in ("coverage", "width", "unit width"):
         assert judged.values[f"interval {name}"] == whole.values[f"interval {name}"]
     assert np.isnan([judged.values["interval AUSE/random"], judged.values["interval ENCE"]]).all()
@@ -277,13 +277,13 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(0)
     config = dataclasses.replace(CONFIGS["tiny"], stages=1, units=3, mask_start=0.6)
-    errors = [Errors(np.ones((2, 2002), np.int64), np.ones(2))] * 3
-    extra = {KEY: Calibration.fit(errors, samples=4).to_dict()}
-    modest = {KEY: Calibration.fit(errors * 2, samples=4, level=0.6, certify=True).to_dict()}
+    ratios = [ErrorRatios(np.ones((2, 2002), np.int64), np.ones(2))] * 3
+    extra = {KEY: Calibration.fit(ratios, samples=4).to_dict()}
+    modest = {KEY: Calibration.fit(ratios * 2, samples=4, level=0.6, certify=True).to_dict()}
     kinds = {
         "calibrated": ("pdenet", PDENet, extra),
         "modest": ("pdenet", PDENet, modest),
-        "low": ("pdenet", PDENet, {KEY: Calibration.fit(errors, samples=4, level=0.05).to_dict()}),
+        "low": ("pdenet", PDENet, {KEY: Calibration.fit(ratios, samples=4, level=0.05).to_dict()}),
         "bare": ("pdenet", PDENet, {}),
         "plain": ("template", TemplateNet, {}),
     }

@@ -17,7 +17,16 @@ from pdenet_cli.cube import Cube
 from pdenet_cli.models import Model, ModelSpec, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet
 from pdenet_cli.pages import overview as overviews
-from pdenet_cli.pages.overview import Coarse, MapOverview, Overview, Packed, Spectra, breaks, packed, spectra_of
+from pdenet_cli.pages.overview import (
+    InputSpectra,
+    MapOverview,
+    Overview,
+    Packed,
+    Spectra,
+    breaks,
+    packed,
+    spectra_of,
+)
 from pdenet_cli.pages.uncertainty import Facts, MapFacts, from_cubes
 from pdenet_cli.picture import map_quicklook, quicklook
 from pdenet_cli.report import Report
@@ -88,7 +97,7 @@ def test_packed_spectra_come_back_to_a_step_of_their_band(seed, bands, rows, col
         mean, low, high = (np.where(nothing, np.nan, values) for values in (mean, low, high))
     values = [v.astype(np.float32) for v in (mean, low, high)]
     merged = rng.random((2, rows, columns)).astype(np.float32)
-    source = Coarse(values[0][:, ::2, ::3] * 3, np.arange(rows) // 2, np.arange(columns) // 3)
+    source = InputSpectra(values[0][:, ::2, ::3] * 3, np.arange(rows) // 2, np.arange(columns) // 3)
     parcel = Packed.of(Spectra(*values, merged, source, 1, "band", tuple(range(bands)), "band"))
     back = unpacked(parcel, mean.shape, 2, source.values.shape)
     np.testing.assert_array_equal(back[0], merged)
@@ -100,14 +109,14 @@ def test_packed_spectra_come_back_to_a_step_of_their_band(seed, bands, rows, col
 
 def test_spectra_that_do_not_fit_are_thinned_until_they_do():
     cubes = some_cubes()
-    spectra = spectra_with(cubes, "risk", "share", interval=(cubes["low"], cubes["high"]), level=0.9)
+    spectra = spectra_with(cubes, "std_merged", "share", interval=(cubes["low"], cubes["high"]), level=0.9)
     whole = len(Packed.of(spectra).content)
     fewer, parcel = packed(spectra, most=whole // 3)
     assert spectra.step == 1
     assert fewer.step in (2, 4)
     assert len(parcel.content) <= whole // 3
     np.testing.assert_array_equal(fewer.mean, spectra.mean[:, :: fewer.step, :: fewer.step])
-    for kept, name in zip(fewer.maps, ("risk", "share"), strict=True):
+    for kept, name in zip(fewer.maps, ("std_merged", "share"), strict=True):
         np.testing.assert_array_equal(kept, cubes[name].read()[0, :: fewer.step, :: fewer.step])
 
 
@@ -125,7 +134,7 @@ def test_every_pixel_has_the_spectrum_of_the_input_pixel_that_contains_it(rows, 
     fine = CubeMeta(2, rows * scale, columns * scale, np.dtype("u2"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overviews, "BLOCK_VALUES", some)
-        coarse = Coarse.of(in_memory(pixels, nodata=1), fine, step)
+        coarse = InputSpectra.of(in_memory(pixels, nodata=1), fine, step)
     for _ in range(times):
         coarse, step = coarse.thinner(), 2 * step
     known = np.where(pixels == 1, np.nan, pixels)
@@ -148,7 +157,7 @@ def test_without_an_interval_the_band_is_two_std_and_is_called_so():
     np.testing.assert_allclose(spectra.high, mean + 2 * std, rtol=1e-6)
     np.testing.assert_allclose(spectra.low, mean - 2 * std, rtol=1e-3, atol=0.01)
     assert np.isnan(spectra.mean[:, :5, :8]).all()
-    text = from_cubes(cubes["input"], cubes["mean"], [cubes["risk"]], FACTS, std=cubes["std"])
+    text = from_cubes(cubes["input"], cubes["mean"], [cubes["std_merged"]], FACTS, std=cubes["std"])
     assert "± 2 std of the samples, not calibrated" in text
     assert "90 % interval" in page_of(cubes)
 
@@ -215,32 +224,32 @@ def test_a_guarantee_is_followed_by_what_flat_and_edge_are():
 @pytest.mark.parametrize("hot", [False, True])
 def test_the_colour_scale_says_where_it_ends_and_what_has_no_colour(hot):
     cubes = some_cubes()
-    risk = np.full((1, ROWS, COLUMNS), 2000, "<f4")
+    merged = np.full((1, ROWS, COLUMNS), 2000, "<f4")
     if hot:
-        risk[0, 0, 0], risk[0, 1, 1] = 9000, np.nan
-    cubes["risk"] = in_memory(risk, nodata=float("nan"))
+        merged[0, 0, 0], merged[0, 1, 1] = 9000, np.nan
+    cubes["std_merged"] = in_memory(merged, nodata=float("nan"))
     text = page_of(cubes)
     assert ("2000 and more, the file" in text) == hot
     assert ("no data</span>" in text) == hot
 
 
 def test_levels_and_shares_are_those_of_all_pixels():
-    risk = np.arange(1, ROWS * COLUMNS + 1, dtype="<f4").reshape(1, ROWS, COLUMNS)
-    risk[0, 0] = np.nan
-    cube = in_memory(risk, nodata=float("nan"))
+    merged = np.arange(1, ROWS * COLUMNS + 1, dtype="<f4").reshape(1, ROWS, COLUMNS)
+    merged[0, 0] = np.nan
+    cube = in_memory(merged, nodata=float("nan"))
     whole = Overview.of(some_cubes()["mean"], [some_cubes()["share"], cube], longest=20)
     overview = whole.maps[1]
-    assert (whole.step, overview.risk.shape) == (3, (14, 20))
+    assert (whole.step, overview.values.shape) == (3, (14, 20))
     for level, share in overview.levels:
-        assert share == (risk[np.isfinite(risk)] > level).mean()
+        assert share == (merged[np.isfinite(merged)] > level).mean()
     assert overview.more
-    assert overview.top == pytest.approx(np.nanpercentile(risk[0, ::3, ::3], 99.5))
+    assert overview.top == pytest.approx(np.nanpercentile(merged[0, ::3, ::3], 99.5))
 
 
 def test_a_map_with_a_single_bright_pixel_has_a_colour_for_it():
-    risk = np.zeros((1, ROWS, COLUMNS), "<f4")
-    risk[0, 3, 3] = 7
-    assert MapOverview.of(in_memory(risk), 1).top == 7
+    merged = np.zeros((1, ROWS, COLUMNS), "<f4")
+    merged[0, 3, 3] = 7
+    assert MapOverview.of(in_memory(merged), 1).top == 7
 
 
 # The page.

@@ -45,18 +45,18 @@ def some_cubes(rows=ROWS, columns=COLUMNS, bands=6, seed=0):
         low=in_memory((mean - 3 * std).astype("<f4"), nodata=float("nan")),
         high=in_memory((mean + 2 * std).astype("<f4"), nodata=float("nan")),
         std=in_memory(std, nodata=float("nan")),
-        risk=in_memory(merged, nodata=float("nan")),
+        std_merged=in_memory(merged, nodata=float("nan")),
         share=in_memory((y % 7 + x[None] / columns).astype("<f4"), nodata=float("nan")),
     )
 
 
 def page_of(cubes, facts=FACTS):
-    maps = [cubes["risk"], cubes["share"]][: len(facts.maps)]
+    maps = [cubes["std_merged"], cubes["share"]][: len(facts.maps)]
     return from_cubes(cubes["input"], cubes["mean"], maps, facts, (cubes["low"], cubes["high"]))
 
 
 def spectra_with(cubes, *maps, **words):
-    return Spectra.of(cubes["mean"], [cubes[name] for name in maps or ("risk",)], cubes["input"], **words)
+    return Spectra.of(cubes["mean"], [cubes[name] for name in maps or ("std_merged",)], cubes["input"], **words)
 
 
 def facts_in(text):

@@ -13,9 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import err, out, say, tile_progress, time_text
+from pdenet_cli.cli.console import out, say, stop_if_failed, tile_progress, time_text
 from pdenet_cli.cli.parsing import settings_of
-from pdenet_cli.errors import BatchError
 
 if TYPE_CHECKING:
     from pdenet_cli.tools.calibrate import Calibrated
@@ -92,12 +91,7 @@ def calibrate(
         print(json.dumps(done.to_dict(), indent=2))
     else:
         _show(done)
-    for name, why in done.failed.items():
-        err.print(f"[bold red]{escape(name)}:[/] {escape(why)}")
-    if done.failed:
-        raise BatchError(
-            f"{len(done.failed)} of {len(scenes)} scenes failed; the model was calibrated on the others."
-        )
+    stop_if_failed(done.failed, len(scenes), "; the model was calibrated on the others")
 
 
 def _show(done: Calibrated) -> None:

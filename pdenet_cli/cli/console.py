@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import rich.console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from pdenet_cli.errors import PdenetError
+from pdenet_cli.errors import BatchError, PdenetError
 
 INTERRUPTED = 130  # the exit code after Ctrl-C
 
@@ -46,6 +46,14 @@ def print_table(table: Table) -> None:
 def print_error(error: PdenetError) -> None:
     """Print an error as one line."""
     err.print(f"[bold red]pdenet:[/] {rich.markup.escape(' '.join(str(error).split()))}")
+
+
+def stop_if_failed(failed: Mapping[str, str], scenes: int, others: str = "") -> None:
+    """If scenes failed, print why and raise BatchError; `others` says what became of the rest of the `scenes`."""
+    for name, why in failed.items():
+        err.print(f"[bold red]{rich.markup.escape(name)}:[/] {rich.markup.escape(why)}")
+    if failed:
+        raise BatchError(f"{len(failed)} of {scenes} scenes failed{others}.")
 
 
 def size_text(count: float) -> str:

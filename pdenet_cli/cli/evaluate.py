@@ -14,9 +14,9 @@ from rich.table import Table
 from typer.core import TyperCommand
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import err, out, print_table, say, tile_progress, time_text
+from pdenet_cli.cli.console import out, print_table, say, stop_if_failed, tile_progress, time_text
 from pdenet_cli.cli.parsing import parse_pixels, parse_samples, settings_of
-from pdenet_cli.errors import BatchError, UsageError
+from pdenet_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from pdenet_cli.evaluation.results import Evaluation, MetricValues
@@ -167,11 +167,7 @@ def evaluate(
         write_beside(csv, evaluation.to_csv(), overwrite=overwrite)
     for path in files_to_write if not as_json else ():
         out.print(escape(str(path)))
-    for name, why in evaluation.failed.items():
-        err.print(f"[bold red]{escape(name)}:[/] {escape(why)}")
-    if evaluation.failed:
-        others = "; the others were scored" if evaluation.scenes else ""
-        raise BatchError(f"{len(evaluation.failed)} of {len(files)} scenes failed{others}.")
+    stop_if_failed(evaluation.failed, len(files), "; the others were scored" if evaluation.scenes else "")
 
 
 def _evaluate(
@@ -263,7 +259,7 @@ def _study_table(name: str, study: Study, metrics: Sequence[Metric]) -> Table:
 
 
 def _trust_tables(name: str, trusts: Mapping[str, Trust]) -> Iterator[Table]:
-    from pdenet_cli.evaluation.uncertainty import INTERVAL, mean_trust, measures_by_kind
+    from pdenet_cli.evaluation.uncertainty import INTERVAL_PREFIX, mean_trust, measures_by_kind
 
     rows = {scene: trust.values for scene, trust in trusts.items()}
     if len(trusts) > 1:
@@ -272,7 +268,7 @@ def _trust_tables(name: str, trusts: Mapping[str, Trust]) -> Iterator[Table]:
         shown = Table(title=f"{escape(name)}: {kind}", title_justify="left", box=None, pad_edge=False)
         shown.add_column("scene", overflow="fold")
         for measure in measures:
-            head = f"{measure.name.removeprefix(INTERVAL)}\n{measure.text_unit}"
+            head = f"{measure.name.removeprefix(INTERVAL_PREFIX)}\n{measure.text_unit}"
             shown.add_column(head, justify="right", no_wrap=True)
         for scene, values in rows.items():
             style = "bold" if scene == "mean" else ""

@@ -14,7 +14,7 @@ from rich.table import Table
 from pdenet_cli.cli import options
 from pdenet_cli.cli.console import out, print_error, size_text
 from pdenet_cli.cli.parsing import parse_bands
-from pdenet_cli.errors import BatchError, PdenetError, UsageError, failure
+from pdenet_cli.errors import BatchError, PdenetError, UsageError, as_pdenet_error
 
 if TYPE_CHECKING:
     from pdenet_cli.cube import CubeMeta
@@ -63,7 +63,7 @@ def info(
             if len(files) == 1:
                 raise
             failed.append(path)
-            why = failure(error)
+            why = as_pdenet_error(error)
             print_error(why if str(path) in str(why) else PdenetError(f"{path}: {why}"))
             continue
         if not as_json:

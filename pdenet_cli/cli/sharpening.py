@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from pdenet_cli.cli.console import INTERRUPTED, err, out, say, size_text, time_text
-from pdenet_cli.errors import BatchError, PdenetError, failure
+from pdenet_cli.errors import BatchError, PdenetError, as_pdenet_error
 
 if TYPE_CHECKING:
     from pdenet_cli.posterior import Posterior
@@ -111,7 +111,7 @@ def _sharpen_each(
         except Exception as error:
             if len(scenes) == 1:
                 raise
-            failed[scene] = failure(error)
+            failed[scene] = as_pdenet_error(error)
             continue
         except KeyboardInterrupt:
             way = "" if settings.forecast else " Continue with the same command and --resume."
@@ -133,7 +133,7 @@ def _run_job(job: Job, scene: Path, about: str) -> None:
         TextColumn("tile {task.completed}/{task.total} {task.fields[rate]}"),
         TimeRemainingColumn(),
     )
-    pixels = job.plan.scene.rows * job.plan.scene.columns * job.posterior.network.scale**2
+    pixels = job.plan.scene.pixels * job.posterior.network.scale**2
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
         task = progress.add_task("", total=None, rate="")
         said = time.monotonic()

@@ -78,7 +78,7 @@ class Sparsification:
         return float((self.random - self.curve).mean())
 
     @property
-    def share(self) -> float:
+    def ause_to_random(self) -> float:
         """AUSE relative to that of a random order; NaN if all errors are equal, so that no order is better."""
         chance = float((self.random - self.oracle).mean())
         return self.ause / chance if chance > 1e-12 else math.nan

@@ -95,7 +95,7 @@ class ScoreSink:
         tally = self.empty.empty()
         tally.add(window, self.truth.scene, pixels, target, there)
         # After running out of memory, a window is written again in smaller ones.
-        for replaced in [other for other in self.tallies if _overlap(other, window)]:
+        for replaced in [other for other in self.tallies if other.overlaps(window)]:
             del self.tallies[replaced]
         self.tallies[window] = tally
 
@@ -108,8 +108,3 @@ def score_sinks(truth: View, empty: Tally, draw_sets: Iterable[DrawSet]) -> dict
     """A sink for each set of draws; they read each window of the truth once for all."""
     read = lru_cache(maxsize=1)(truth.read)
     return {draws: ScoreSink(truth, empty, read) for draws in draw_sets}
-
-
-def _overlap(one: Window, other: Window) -> bool:
-    rows = one.row < other.bottom and other.row < one.bottom
-    return rows and one.column < other.right and other.column < one.right

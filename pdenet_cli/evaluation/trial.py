@@ -43,13 +43,12 @@ def make_coarse(
     """
     scale = degradation.scale
     seen = truth if alone else truth.with_surroundings(scale)
-    part = truth.part.relative_to(seen.part)
-    part = Window(part.row // scale, part.column // scale, part.rows // scale, part.columns // scale)
+    part = truth.part.relative_to(seen.part).coarsened(scale)
     bands, scene = len(seen.bands), seen.scene
     low = np.empty((bands, scene.rows // scale, scene.columns // scale), np.float32)
     blur = replace(degradation, noise=0.0)
     values = min(BAND_VALUES, (memory or usable_memory(torch.device("cpu"))) // BYTES_PER_VALUE)
-    some = max(1, values // (scene.rows * scene.columns))
+    some = max(1, values // scene.pixels)
     for start in range(0, bands, some):  # whole bands: no seams
         high, there = seen.read(scene, range(start, min(start + some, bands)))
         high = filled_from_edges(high, there, FILL_DEPTH * scale)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.calibration import Calibration, Errors, Strata, spread, strata
+from pdenet_cli.calibration import Calibration, ErrorRatios, Strata, spread, strata
 from pdenet_cli.cube import Cube
 from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation.sparsification import (
@@ -33,11 +33,10 @@ from pdenet_cli.evaluation.sparsification import (
     spearman,
 )
 from pdenet_cli.evaluation.view import View
-from pdenet_cli.summaries import MAPS, MEAN, Map, Summary
+from pdenet_cli.summaries import FILE_UNITS, MEAN, STD, Map, Summary
 
 ONE_SIGMA = 0.6827  # share of normal errors within one standard deviation
 FRACTION = "fraction"  # unit of a number from 0 to 1 that tables show as a percentage
-FILE_UNITS = "the file's units"
 CHUNK_VALUES = 1 << 23  # about how many values, in whole bands, are read at once
 
 There = NDArray[np.bool_]
@@ -85,26 +84,25 @@ MEASURES = (
     Measure("interval AUSE/random", "", "AUSE/random of the interval's half width at 68.3 %", 2),
     Measure("interval ENCE", "", "ENCE of that half width", 2),
 )
-INTERVAL = "interval "  # prefix of the measures that only a calibrated model has
+INTERVAL_PREFIX = "interval "  # of the measures that only a calibrated model has
 AVERAGED = ("interval coverage", "interval width", "interval unit width")  # means over all values of a scene
 NAMES = tuple(measure.name for measure in MEASURES)
 
-STD = MAPS["std"][0]
-DETAIL = Summary("detail", "roughness of the input", lambda evidence, _: evidence.detail, "spread")
+ROUGHNESS = Summary("roughness", "roughness of the input", lambda evidence, _: evidence.roughness, "spread")
 
 
 @dataclass(frozen=True)
-class Guess:
+class EstimateMaps:
     """What a system says of a scene, as cubes of 0..1: its estimate, and what intervals around it are made of."""
 
     mean: Cube
     std: Cube
-    detail: Cube  # roughness of the input, on the fine grid
+    roughness: Cube  # of the input, on the fine grid
 
     @property
     def outputs(self) -> list[tuple[Summary, Cube]]:
         """Each cube to be filled, with its summary."""
-        return list(zip((MEAN, STD, DETAIL), vars(self).values(), strict=True))
+        return [(MEAN, self.mean), (STD, self.std), (ROUGHNESS, self.roughness)]
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ class Trust:
 
 def measures_by_kind(trust: Trust) -> dict[str, tuple[Measure, ...]]:
     """The measures to show under each heading: of the intervals, if there are any, and of the samples."""
-    of_intervals = tuple(measure for measure in MEASURES if measure.name.startswith(INTERVAL))
+    of_intervals = tuple(measure for measure in MEASURES if measure.name.startswith(INTERVAL_PREFIX))
     of_samples = tuple(measure for measure in MEASURES if measure not in of_intervals)
     shown = {} if trust.level is None else {f"{trust.level:.1%} intervals": of_intervals}
     return shown | {"standard deviation of the samples": of_samples}
@@ -132,15 +130,15 @@ def mean_trust(trusts: Sequence[Trust]) -> dict[str, float]:
     return {name: _mean([trust.values[name] for trust in trusts]) for name in trusts[0].values}
 
 
-def assess(truth: View, guess: Guess, calibration: Calibration | None, level: float) -> Trust:
-    """How well a guess knew its errors; without a calibration, only the measures of the samples."""
+def assess(truth: View, maps: EstimateMaps, calibration: Calibration | None, level: float) -> Trust:
+    """How well a system knew its errors on a scene; without a calibration, only the measures of the samples."""
     factors = None if calibration is None else _factors(calibration, level)
-    merged = _Merged(truth.part.rows * truth.part.columns)
-    ratios: Errors | None = None
+    merged = _Merged(truth.part.pixels)
+    ratios: ErrorRatios | None = None
     bands: dict[str, list[float]] = {}
     sizes = []
     pool: Pool | None = None
-    for band, part in _bands(truth, guess):
+    for band, part in _bands(truth, maps):
         own = _ErrorValues.of(part, factors)
         values, binned = _band_measures(own)
         merged.add(part.there, own)
@@ -149,12 +147,12 @@ def assess(truth: View, guess: Guess, calibration: Calibration | None, level: fl
         for name, value in (values | {"interval width": width}).items():
             bands.setdefault(name, []).append(value)
         pool = binned if pool is None else pool + binned
-        ratios = part.errors if ratios is None else ratios + part.errors
+        ratios = part.ratios if ratios is None else ratios + part.ratios
     ratios = _refuse_empty(ratios, truth)
     assert pool is not None
     whole = merged.finished()
     means = {name: _mean(bands[name], sizes) for name in AVERAGED}
-    means["AUSE/random of values"] = pool.sparsification().share
+    means["AUSE/random of values"] = pool.sparsification().ause_to_random
     curves, bins = _curves_and_bins(whole)
     reliability: dict[str, list[float]] = {}
     if calibration is not None:
@@ -163,18 +161,18 @@ def assess(truth: View, guess: Guess, calibration: Calibration | None, level: fl
     return Trust(_measures(whole) | means, bands, curves, bins, reliability, level if factors else None)
 
 
-def errors_of(truth: View, guess: Guess) -> Errors:
-    """The errors of a guess relative to their spread, for a calibration."""
-    total: Errors | None = None
-    for _, part in _bands(truth, guess):
-        total = part.errors if total is None else total + part.errors
+def error_ratios_of(truth: View, maps: EstimateMaps) -> ErrorRatios:
+    """The errors of an estimate relative to their spread, for a calibration."""
+    total: ErrorRatios | None = None
+    for _, part in _bands(truth, maps):
+        total = part.ratios if total is None else total + part.ratios
     return _refuse_empty(total, truth)
 
 
-def _refuse_empty(errors: Errors | None, truth: View) -> Errors:
-    if errors is None or not errors.pixels.sum():
+def _refuse_empty(ratios: ErrorRatios | None, truth: View) -> ErrorRatios:
+    if ratios is None or not ratios.pixels.sum():
         raise UsageError(f"{truth.cube.path}: nothing to compare; no pixel has a value.")
-    return errors
+    return ratios
 
 
 def _factors(calibration: Calibration, level: float) -> Factors:
@@ -188,36 +186,37 @@ def _factors(calibration: Calibration, level: float) -> Factors:
 
 @dataclass(frozen=True)
 class _BandMaps:
-    """One band of a truth and of a guess, as maps."""
+    """One band of a truth and of an estimate, as maps."""
 
     there: There  # (rows, columns)
     error: NDArray[np.float32]
     std: NDArray[np.float32]
-    detail: NDArray[np.float32]
+    roughness: NDArray[np.float32]
 
     @cached_property
     def spread(self) -> Map:
-        return spread(self.std, self.detail)
+        return spread(self.std, self.roughness)
 
     @cached_property
     def stratum(self) -> Strata:
-        return strata(self.detail)
+        return strata(self.roughness)
 
     @cached_property
-    def errors(self) -> Errors:
-        return Errors.of(self.error, self.spread, self.stratum, self.there)
+    def ratios(self) -> ErrorRatios:
+        return ErrorRatios.of(self.error, self.spread, self.stratum, self.there)
 
 
-def _bands(truth: View, guess: Guess) -> Iterator[tuple[int, _BandMaps]]:
+def _bands(truth: View, maps: EstimateMaps) -> Iterator[tuple[int, _BandMaps]]:
     """Each band: its number in the file, and its maps."""
     bands, scene = len(truth.bands), truth.scene
-    some = max(1, CHUNK_VALUES // (scene.rows * scene.columns))
+    some = max(1, CHUNK_VALUES // scene.pixels)
     for start in range(0, bands, some):
         stop = min(start + some, bands)
         target, there = truth.read(scene, range(start, stop))
-        mean, std, detail = (cube.read(scene, slice(start, stop)) for cube in vars(guess).values())
+        cubes = (maps.mean, maps.std, maps.roughness)
+        mean, std, roughness = (cube.read(scene, slice(start, stop)) for cube in cubes)
         for i in range(stop - start):
-            yield truth.bands[start + i], _BandMaps(there[i], mean[i] - target[i], std[i], detail[i])
+            yield truth.bands[start + i], _BandMaps(there[i], mean[i] - target[i], std[i], roughness[i])
 
 
 @dataclass(frozen=True)
@@ -282,7 +281,7 @@ def _measures(whole: _ErrorValues) -> dict[str, float]:
     std, order = whole.uncertainties["std"], whole.sparsification("std")
     values = _in_order(order) | {"Spearman": spearman(std, whole.errors), "ENCE": ence(std, whole.squares)}
     if "interval" in whole.uncertainties:
-        values["interval AUSE/random"] = whole.sparsification("interval").share
+        values["interval AUSE/random"] = whole.sparsification("interval").ause_to_random
         values["interval ENCE"] = ence(whole.uncertainties["interval"], whole.squares)
     return dict.fromkeys(NAMES, math.nan) | values
 
@@ -296,18 +295,18 @@ def _band_measures(band: _ErrorValues) -> tuple[dict[str, float], Pool]:
     if not len(band.squares):
         return values, pool
     order = pool.sparsification()
-    values |= _in_order(order) | {"AUSE/random of values": order.share}
+    values |= _in_order(order) | {"AUSE/random of values": order.ause_to_random}
     values |= {"Spearman": pool.spearman(said, met), "ENCE": pool.ence()}
     if band.half_widths is not None:
         of_interval = Pool.of(Pool.bins_by_root(band.half_widths), band.half_widths, met, band.squares)
-        values["interval AUSE/random"] = of_interval.sparsification().share
+        values["interval AUSE/random"] = of_interval.sparsification().ause_to_random
         values["interval ENCE"] = of_interval.ence()
     return values, pool
 
 
 def _in_order(order: Sparsification) -> dict[str, float]:
     """The measures of an order by std."""
-    return {"AUSE/random": order.share, "AUSE": order.ause, "AURG": order.aurg}
+    return {"AUSE/random": order.ause_to_random, "AUSE": order.ause, "AURG": order.aurg}
 
 
 def _curves_and_bins(whole: _ErrorValues) -> tuple[dict[str, list[float]], dict[str, list[float]]]:

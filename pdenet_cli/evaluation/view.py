@@ -60,7 +60,7 @@ class View:
 
     def place(self, window: Window) -> Window:
         """A window as it is counted in the file."""
-        return replace(window, row=window.row + self.part.row, column=window.column + self.part.column)
+        return window.moved(self.part.row, self.part.column)
 
     def blocks(self, multiple: int = 1) -> Iterator[Window]:
         """Windows that cover the view once, each small beside the memory, their sides a `multiple`."""

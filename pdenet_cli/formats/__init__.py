@@ -76,7 +76,7 @@ def files_of(
 ) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
     """The files of a scene: its own, and sidecar files that other scenes may share.
 
-    None where it cannot be read; opening it says why.
+    No files where it cannot be read; opening it says why.
     """
     try:
         with open_cube(path, variable, axes) as cube:

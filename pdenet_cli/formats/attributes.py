@@ -42,7 +42,7 @@ PLACE = ("crs_wkt", "crs", "GeoTransform", "pixel_is_point", "anchor", "points",
 OURS_ONLY = ("points", "anchor", "rpc", "native")
 """Those among them that only pdenet writes; in other files they may mean anything."""
 
-NANOMETRES, MICROMETRES = (200.0, 20_000.0), (0.2, 20.0)
+NANOMETRE_RANGE, MICROMETRE_RANGE = (200.0, 20_000.0), (0.2, 20.0)
 """The range of wavelengths of light in either unit."""
 
 
@@ -162,14 +162,14 @@ def is_spectrum(values: Any) -> bool:
         and are_wavelengths(values)
         and all(a < b for a, b in itertools.pairwise(found))
         # Small whole numbers may be band numbers.
-        and (found[0] >= NANOMETRES[0] or not all(value.is_integer() for value in found))
+        and (found[0] >= NANOMETRE_RANGE[0] or not all(value.is_integer() for value in found))
     )
 
 
 def are_wavelengths(values: Any) -> bool:
     """Whether all numbers are in the range of wavelengths, in nanometres or in micrometres."""
     found = numbers(values) or (0.0,)
-    return any(all(low <= value <= high for value in found) for low, high in (NANOMETRES, MICROMETRES))
+    return any(all(low <= value <= high for value in found) for low, high in (NANOMETRE_RANGE, MICROMETRE_RANGE))
 
 
 def dump_extra(meta: CubeMeta, taken: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ except ImportError:  # Windows: two runs that write the same output are not dete
     fcntl = None  # type: ignore[assignment]
 
 PARTIAL = ".partial"
+NOTHING_LEFT = "No partial file was left."
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Output:
 
     @property
     def parts(self) -> tuple[Path, ...]:
-        return tuple(beside(final) for final in self.finals)
+        return tuple(partial_path(final) for final in self.finals)
 
     def refuse_folders(self) -> None:
         """Stop if an output has the name of a folder that is not a cube of the same format."""
@@ -68,7 +69,7 @@ class Output:
             remove(part)
 
 
-def beside(final: Path) -> Path:
+def partial_path(final: Path) -> Path:
     """The hidden file that an output is written to until it is complete, in the same folder for the rename."""
     return final.with_name(f".{final.name}{PARTIAL}")
 
@@ -187,15 +188,15 @@ def write_beside(path: Path, content: bytes | str, *, overwrite: bool = False) -
     """Write a small file as outputs are written: refused if it exists, never incomplete."""
     refuse_folders((path,))
     refuse_existing((path,), overwrite)
-    part = beside(path)
+    part = partial_path(path)
     # A text may contain file names, and those of old archives and shares may not be UTF-8.
     raw = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     try:
         part.write_bytes(raw)
         rename(part, path)
     except OSError as error:
-        left = ("The existing file is unchanged.",) if path.exists() else ()
-        raise unwritable(path, error, *left) from error
+        left = "The existing file is unchanged." if path.exists() else None
+        raise unwritable(path, error, left) from error
     finally:
         remove(part)
 
@@ -218,8 +219,8 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def unwritable(path: Path, error: OSError, left: str = "No partial file was left.") -> PdenetError:
-    """The error for a write that the system refused; `left` says what remains of the output."""
+def unwritable(path: Path, error: OSError, left: str | None = None) -> PdenetError:
+    """The error for a write that the system refused; `left` says what remains of the output, None: nothing."""
     if isinstance(error, PdenetError):
         return error
-    return OutputError(f"{path}: cannot be written ({error.strerror or error}). {left}")
+    return OutputError(f"{path}: cannot be written ({error.strerror or error}). {left or NOTHING_LEFT}")

@@ -32,20 +32,20 @@ BandValues = NDArray[np.float32]  # (bands, rows, columns), NaN where there is n
 class MapOverview:
     """A merged map at a glance, every so many-th pixel of it; the levels tell of all its pixels."""
 
-    risk: MergedMap
+    values: MergedMap
     levels: tuple[tuple[float, float], ...]  # a level of the map, and the share of the scene above it
     more: bool  # whether some pixel is above `top`
 
     @classmethod
-    def of(cls, risk: Cube, step: int) -> MapOverview:
-        seen = np.asarray(thinned(risk, 0, step), np.float32)
-        *levels, (_, beyond) = shares_above(strips(risk), (*round_levels(seen), upper_end(seen)))
+    def of(cls, merged: Cube, step: int) -> MapOverview:
+        seen = np.asarray(thinned(merged, 0, step), np.float32)
+        *levels, (_, beyond) = shares_above(strips(merged), (*round_levels(seen), upper_end(seen)))
         return cls(seen, tuple(levels), beyond > 0)
 
     @property
     def top(self) -> float:
         """The upper end of the colour scale: one pixel in 200 lies above it."""
-        return upper_end(self.risk)
+        return upper_end(self.values)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Overview:
 
 
 @dataclass(frozen=True)
-class Coarse:
+class InputSpectra:
     """Spectra of the input: of its pixels that contain some finer ones."""
 
     values: BandValues
@@ -72,7 +72,7 @@ class Coarse:
     columns: Places
 
     @classmethod
-    def of(cls, source: Cube, fine: CubeMeta, step: int) -> Coarse:
+    def of(cls, source: Cube, fine: CubeMeta, step: int) -> InputSpectra:
         """Around every `step`-th pixel of the `fine` grid over the same ground."""
         here = source.meta
         rows, row_of = np.unique(np.arange(0, fine.rows, step) * here.rows // fine.rows, return_inverse=True)
@@ -81,11 +81,11 @@ class Coarse:
         )
         return cls(_spectra_at(source, rows, columns), row_of, column_of)
 
-    def thinner(self) -> Coarse:
+    def thinner(self) -> InputSpectra:
         """Around every second one of the finer pixels."""
         rows, row_of = np.unique(self.rows[::2], return_inverse=True)
         columns, column_of = np.unique(self.columns[::2], return_inverse=True)
-        return Coarse(self.values[:, rows][:, :, columns], row_of, column_of)
+        return InputSpectra(self.values[:, rows][:, :, columns], row_of, column_of)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Spectra:
     low: BandValues
     high: BandValues
     maps: BandValues  # (maps, rows, columns)
-    input: Coarse
+    input: InputSpectra
     step: int
     band: str  # what the band around a spectrum is; "" if there is none
     places: tuple[float, ...]  # of the bands along the axis: wavelengths or numbers
@@ -133,7 +133,7 @@ class Spectra:
         there &= good
         middle, low, high = (np.where(there, values, np.float32(np.nan)) for values in (middle, low, high))
         places, across = axis_of(meta)
-        coarse = Coarse.of(source, meta, step)
+        coarse = InputSpectra.of(source, meta, step)
         coarse = replace(coarse, values=np.where(good, coarse.values, np.float32(np.nan)))
         merged = np.concatenate([spectra_of(cube, step) for cube in maps])
         return cls(middle, low, high, merged, coarse, step, band, places, across)
@@ -235,15 +235,15 @@ def breaks(places: Sequence[float]) -> list[int]:
     return [int(band) for band in found]
 
 
-def upper_end(risk: MergedMap) -> float:
+def upper_end(merged: MergedMap) -> float:
     """The 99.5th percentile of a map, else its maximum; 1 if it is empty or all 0."""
-    known = risk[np.isfinite(risk)]
+    known = merged[np.isfinite(merged)]
     return float(np.percentile(known, 99.5)) or float(known.max()) or 1.0 if known.size else 1.0
 
 
-def round_levels(risk: MergedMap) -> tuple[float, ...]:
+def round_levels(merged: MergedMap) -> tuple[float, ...]:
     """At most eight round levels (1, 2, 5, 10, 20 ...) within the values of a map, the highest ones."""
-    known = risk[np.isfinite(risk) & (risk > 0)]
+    known = merged[np.isfinite(merged) & (merged > 0)]
     if not known.size:
         return ()
     low, high = float(np.percentile(known, 5)), float(known.max())  # a level below nearly all pixels tells nothing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from html import escape
 
-from pdenet_cli.evaluation.uncertainty import INTERVAL, Measure, Trust, mean_trust, measures_by_kind
+from pdenet_cli.evaluation.uncertainty import INTERVAL_PREFIX, Measure, Trust, mean_trust, measures_by_kind
 from pdenet_cli.pages.chart import Line, Stroke, legend, line_chart
 
 STD_LINE, INTERVAL_LINE = "standard deviation", "interval"
@@ -35,7 +35,9 @@ def trust_tables(name: str, trusts: Mapping[str, Trust]) -> Iterator[str]:
 
 
 def _table(caption: str, measures: tuple[Measure, ...], rows: Mapping[str, Mapping[str, float]]) -> str:
-    head = "".join(f"<th>{m.name.removeprefix(INTERVAL)}<span>{escape(m.text_unit)}</span></th>" for m in measures)
+    head = "".join(
+        f"<th>{m.name.removeprefix(INTERVAL_PREFIX)}<span>{escape(m.text_unit)}</span></th>" for m in measures
+    )
     body = "".join(
         f'<tr><th scope="row">{escape(scene)}</th>'
         + "".join(f"<td>{measure.text(values[measure.name])}</td>" for measure in measures)

@@ -17,11 +17,10 @@ import numpy as np
 from pdenet_cli.cube import Cube
 from pdenet_cli.pages.chart import Axis, ordinal
 from pdenet_cli.pages.frame import html_page, resource
+from pdenet_cli.pages.map_picture import map_png
 from pdenet_cli.pages.overview import LONGEST_SIDE, MapOverview, Overview, Packed, Spectra, breaks, packed
-from pdenet_cli.pages.risk import risk_png
 from pdenet_cli.picture import Picture, coloured, data_uri, thinned, thinning
-
-FILE_UNITS = "the file's units"
+from pdenet_cli.summaries import FILE_UNITS
 
 
 @dataclass(frozen=True)
@@ -71,12 +70,12 @@ def from_cubes(
     return uncertainty_page(Overview.of(mean, maps), spectra, facts)
 
 
-def picture_from_cube(risk: Cube, facts: Facts) -> bytes:
+def picture_from_cube(merged: Cube, facts: Facts) -> bytes:
     """The merged map that is shown first as a PNG with a colour bar, a title and a legend."""
-    step = thinning(risk.meta, LONGEST_SIDE)
+    step = thinning(merged.meta, LONGEST_SIDE)
     shown = facts.maps[0]
     title = f"{facts.scene}: {shown.says}\n{facts.model}, {facts.samples} samples"
-    return risk_png(thinned(risk, 0, step).astype(np.float32), title, shown.scale_label, step)
+    return map_png(thinned(merged, 0, step).astype(np.float32), title, shown.scale_label, step)
 
 
 def uncertainty_page(overview: Overview, spectra: Spectra, facts: Facts) -> str:
@@ -113,7 +112,7 @@ def _views(overview: Overview, facts: Facts) -> Iterator[str]:
     yield f'<div><p class="head">Sharpened cube</p><figure>{colours}</figure></div>'
     yield f'<div><p class="head">{_switch(facts)}</p>'
     for i, (seen, told) in enumerate(zip(overview.maps, facts.maps, strict=True)):
-        view = _view(coloured(seen.risk, seen.top), f"Map of {told.name} of {facts.scene}")
+        view = _view(coloured(seen.values, seen.top), f"Map of {told.name} of {facts.scene}")
         caption = f"<figcaption>{escape(f'{told.name}: {told.says}')}</figcaption>"
         yield f"<figure{_of_map(i)}>{view}{caption}{_bar(seen, told)}</figure>"
     yield "</div></div>"
@@ -148,7 +147,7 @@ def _bar(overview: MapOverview, facts: MapFacts) -> str:
     ramp = coloured(np.linspace(0, overview.top, 256, dtype=np.float32)[None], overview.top)
     more = " and more" if overview.more else ""
     nothing = ""
-    if not np.isfinite(overview.risk).all():
+    if not np.isfinite(overview.values).all():
         hatched = coloured(np.full((12, 24), np.nan, np.float32), 1)
         nothing = f'<span class="none"><img src="{data_uri(hatched)}" alt="hatched grey"> no data</span>'
     ticks = "".join(

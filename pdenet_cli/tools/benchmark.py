@@ -14,12 +14,12 @@ from typing import Any
 from pdenet_cli.calibration import LEVEL, Calibration
 from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import UsageError, failure
+from pdenet_cli.errors import UsageError, as_pdenet_error
 from pdenet_cli.evaluation import study
 from pdenet_cli.evaluation.look import TRUTH
 from pdenet_cli.evaluation.results import Evaluation, SceneResult
 from pdenet_cli.evaluation.trial import Coarse, every_mask_one, make_coarse, scratch_cube, sharpen_coarse
-from pdenet_cli.evaluation.uncertainty import Guess, Trust, assess
+from pdenet_cli.evaluation.uncertainty import EstimateMaps, Trust, assess
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, choose_device, find_model, load_model
@@ -114,7 +114,7 @@ class Benchmark:
             except Exception as error:
                 if len(scenes) == 1:
                     raise
-                failed[name] = str(failure(error))
+                failed[name] = str(as_pdenet_error(error))
                 continue
             results.append(result)
             for system, scores in drawn.items():
@@ -142,8 +142,8 @@ class Benchmark:
             counts = [p.network.bands for p in self.posteriors.values() if p.network.bands is not None]
             count = next(iter(counts), None)
             truth = truth_view(cube, self.scale, self.settings, multiple=self.scale, count=count, say=note)
-            learned = trained_on(path, self.settings, [p.model.spec for p in self.posteriors.values()])
-            for system in compress(self.posteriors, learned):
+            were_trained_on = trained_on(path, self.settings, [p.model.spec for p in self.posteriors.values()])
+            for system in compress(self.posteriors, were_trained_on):
                 note(f"{name}: {system} was trained on this scene; it will do worse on others.")
             low = make_coarse(truth, self.degradation, self.seed, self.settings.memory, alone=self.settings.alone)
             views: dict[str, View] = {}
@@ -157,9 +157,9 @@ class Benchmark:
                     memory=self.settings.memory, watch=partial(watch, f"{name}: {system}"), say=say
                 )
                 if system in self.calibrations:
-                    guess = Guess(estimate, *(scratch_cube(Path(folder), low, self.scale) for _ in range(2)))
-                    sharpen_coarse(low, posterior, guess.outputs, **options)
-                    trusts[system] = assess(truth, guess, self.calibrations[system], self.level)
+                    maps = EstimateMaps(estimate, *(scratch_cube(Path(folder), low, self.scale) for _ in range(2)))
+                    sharpen_coarse(low, posterior, maps.outputs, **options)
+                    trusts[system] = assess(truth, maps, self.calibrations[system], self.level)
                 elif len(self.samples) > 1 and posterior.network.random:
                     drawn[system] = self._study(truth, low, posterior, estimate, options)
                 else:
@@ -183,10 +183,12 @@ class Benchmark:
 
     def _mismatch_notes(self) -> tuple[str, ...]:
         """Notes on models and calibrations that were made for other conditions than those of this run."""
-        learned = ((s, p.model.spec.learned()) for s, p in self.posteriors.items() if s != BICUBIC)
+        trained_for = (
+            (s, p.model.spec.training_degradation()) for s, p in self.posteriors.items() if s != BICUBIC
+        )
         others = [
             f"{s} was trained for {own}, not for the degradation of this run."
-            for s, own in learned
+            for s, own in trained_for
             if own != self.degradation
         ]
         known = ((system, self.posteriors[system], c) for system, c in self.calibrations.items() if c is not None)
@@ -230,7 +232,7 @@ def _refuse_repeated(models: Sequence[str]) -> None:
 
 def _common_degradation(models: Sequence[Model], settings: TruthSettings) -> Degradation | None:
     """The degradation of the scenes, which must be the same for all models; None without models."""
-    wanted = [settings.degradation(model.spec.learned()) for model in models]
+    wanted = [settings.degradation(model.spec.training_degradation()) for model in models]
     for model, other in zip(models, wanted, strict=True):
         if other != wanted[0]:
             first = f"{models[0].name} would be evaluated on {wanted[0]}"

@@ -11,11 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pdenet_cli.calibration import KEY, LEVEL, Calibration, Errors, leave_one_out_coverage, refuse_hopeless
+from pdenet_cli.calibration import KEY, LEVEL, Calibration, ErrorRatios, leave_one_out_coverage, refuse_hopeless
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import ModelError, UsageError, failure
+from pdenet_cli.errors import ModelError, UsageError, as_pdenet_error
 from pdenet_cli.evaluation.trial import make_coarse, scratch_cube, sharpen_coarse
-from pdenet_cli.evaluation.uncertainty import Guess, errors_of
+from pdenet_cli.evaluation.uncertainty import EstimateMaps, error_ratios_of
 from pdenet_cli.formats import files_of
 from pdenet_cli.formats.output import refuse_existing, refuse_folders
 from pdenet_cli.models import (
@@ -74,19 +74,19 @@ def calibrate(
     refuse_folders((output,))
     refuse_existing((output,), overwrite)
     posterior = _posterior(source, samples, seed, device, settings)
-    learned = posterior.model.spec.learned()
-    degradation = settings.degradation(learned)
+    trained_for = posterior.model.spec.training_degradation()
+    degradation = settings.degradation(trained_for)
     known, failed = _measure_scenes(scenes, posterior, degradation, settings, watch, say, certify=certify)
-    errors = [own for _, own in known]
+    ratios = [own for _, own in known]
     made = Calibration.fit(
-        errors,
+        ratios,
         level=level,
         delta=delta,
         certify=certify,
         samples=len(posterior),
         seed=seed,
         ensemble=posterior.ensemble,
-        degradation=None if degradation == learned else degradation,
+        degradation=None if degradation == trained_for else degradation,
         mixtures=posterior.most_mixtures,
     )
     made = replace(made, scenes=tuple(_scene_facts(known, made)))
@@ -127,34 +127,36 @@ def _measure_scenes(
     say: Say,
     *,
     certify: bool,
-) -> tuple[list[tuple[dict[str, Any], Errors]], dict[str, str]]:
-    """The facts and the errors of each scene, and why scenes failed."""
+) -> tuple[list[tuple[dict[str, Any], ErrorRatios]], dict[str, str]]:
+    """The facts and the error ratios of each scene, and why scenes failed."""
     inputs = _hash_scenes(scenes, settings)
-    known: list[tuple[dict[str, Any], Errors]] = []
+    known: list[tuple[dict[str, Any], ErrorRatios]] = []
     failed: dict[str, str] = {}
     for path in scenes:
         try:
-            (learned,) = trained_on(path, settings, [posterior.model.spec])
-            if learned and certify:
+            (was_trained_on,) = trained_on(path, settings, [posterior.model.spec])
+            if was_trained_on and certify:
                 raise UsageError(f"{path}: the model was trained on this scene, so it certifies nothing.")
-            if learned:
+            if was_trained_on:
                 say(f"{path}: the model was trained on this scene, so its intervals will be too narrow on others.")
-            found = _scene_errors(path, posterior, degradation, settings, partial(watch, path.name), say)
+            found = _scene_ratios(path, posterior, degradation, settings, partial(watch, path.name), say)
         except Exception as error:
             if len(scenes) == 1:
                 raise
-            why = failure(error)
+            why = as_pdenet_error(error)
             failed[str(path)] = str(why)
             if len(failed) == len(scenes):
                 first = next(iter(failed.values()))
                 raise type(why)(f"None of the {len(scenes)} scenes can be used; {first}") from error
             continue
-        fact = {"name": path.name, "inputs": inputs[path], "part": settings.part, "learned": learned}
+        fact = {"name": path.name, "inputs": inputs[path], "part": settings.part, "learned": was_trained_on}
         known.append((fact, found))
     return known, failed
 
 
-def _scene_facts(known: Sequence[tuple[dict[str, Any], Errors]], made: Calibration) -> Iterator[dict[str, Any]]:
+def _scene_facts(
+    known: Sequence[tuple[dict[str, Any], ErrorRatios]], made: Calibration
+) -> Iterator[dict[str, Any]]:
     """The facts of each scene with its coverage and width, and its coverage if calibrated on the others."""
     factors = made.at(made.level)
     by_others = leave_one_out_coverage([own for _, own in known], made.level, made.delta, made.certify)
@@ -179,19 +181,19 @@ def _hash_scenes(scenes: Sequence[Path], settings: TruthSettings) -> dict[Path, 
     return inputs
 
 
-def _scene_errors(
+def _scene_ratios(
     path: Path,
     posterior: Posterior,
     degradation: Degradation,
     settings: TruthSettings,
     watch: Callable[[int, int], None],
     say: Say,
-) -> Errors:
-    """The errors of the samples' mean on one scene."""
+) -> ErrorRatios:
+    """The error ratios of the samples' mean on one scene."""
     spec = posterior.model.spec
     with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
         truth = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands, say=say)
         low = make_coarse(truth, degradation, posterior.seed, settings.memory, alone=settings.alone)
-        guess = Guess(*(scratch_cube(Path(folder), low, spec.scale) for _ in range(3)))
-        sharpen_coarse(low, posterior, guess.outputs, settings.memory, watch, say)
-        return errors_of(truth, guess)
+        maps = EstimateMaps(*(scratch_cube(Path(folder), low, spec.scale) for _ in range(3)))
+        sharpen_coarse(low, posterior, maps.outputs, settings.memory, watch, say)
+        return error_ratios_of(truth, maps)

@@ -15,8 +15,8 @@ from pdenet_cli.formats import files_of, open_cube
 from pdenet_cli.formats.output import (
     PARTIAL,
     Output,
-    beside,
     is_same,
+    partial_path,
     refuse_existing,
     refuse_folders,
     refuse_scenes,
@@ -162,7 +162,7 @@ class Delivery:
 
     def complete(self, report: Report) -> None:
         """Record that every pixel is written, with the report."""
-        beside(self.report_path).write_text(json.dumps(finite(asdict(report)), indent=2))
+        partial_path(self.report_path).write_text(json.dumps(finite(asdict(report)), indent=2))
         self.journal.note(COMPLETE)
 
     def commit(self, scene: str, source: Cube) -> Report:
@@ -172,8 +172,8 @@ class Delivery:
         """
         for output, _ in self.cubes.values():
             output.commit()
-        if beside(self.report_path).exists():
-            rename(beside(self.report_path), self.report_path)
+        if partial_path(self.report_path).exists():
+            rename(partial_path(self.report_path), self.report_path)
         report = Report.read(self.report_path)
         assert report is not None
         self.draw(scene, source, report)
@@ -218,4 +218,4 @@ class Delivery:
     def _discard(self) -> None:
         for output, _ in self.cubes.values():
             output.discard()
-        remove(beside(self.report_path))
+        remove(partial_path(self.report_path))

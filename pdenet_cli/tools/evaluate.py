@@ -26,14 +26,14 @@ from pdenet_cli.tools.truths import TruthSettings, open_truth, truth_view
 SAME_PLACE = 0.1  # largest distance of two grids that count as the same, in pixels
 
 
-def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: TruthSettings) -> Evaluation:
+def evaluate_files(estimate: Path, truth: Path, scale: int | None, settings: TruthSettings) -> Evaluation:
     """Score one cube against another of the same shape; `scale` is the one in ERGAS."""
     started = time.monotonic()
     factor = scale or DEFAULT_SCALE
     notes: list[str] = []
-    with open_truth(truth, settings) as target, _open_estimate(guess, settings) as other:
+    with open_truth(truth, settings) as target, _open_estimate(estimate, settings) as other:
         if other.meta.shape() != target.meta.shape():
-            met = f"{guess} is {_size(other)} and {truth} {_size(target)}"
+            met = f"{estimate} is {_size(other)} and {truth} {_size(target)}"
             raise UsageError(f"{met} (bands x rows x columns); only cubes of the same shape can be compared.")
         notes += [*_wavelength_notes(other.meta, target.meta), *_ground_notes(other.meta, target.meta)]
         # Constant bands too.
@@ -41,12 +41,12 @@ def evaluate_files(guess: Path, truth: Path, scale: int | None, settings: TruthS
         # The truth decides what 0 and 1 are; the estimate may store the same values in another scale.
         own, truths = _credible_header(other), _credible_header(target)
         radiometry = view.radiometry.for_other_file(truths, own)
-        name = guess.name if guess.name != TRUTH else str(guess)
-        silent = [path for path, meta in ((guess, own), (truth, truths)) if not says_scale(meta)]
+        name = estimate.name if estimate.name != TRUTH else str(estimate)
+        silent = [path for path, meta in ((estimate, own), (truth, truths)) if not says_scale(meta)]
         scene = scene_result(
             truth.name, view, {name: View(other, radiometry, view.bands, view.part)}, factor, settings
         )
-    job = settings.job(factor) | {"estimate": {"path": str(guess), "inputs": hashes(other.files)}}
+    job = settings.job(factor) | {"estimate": {"path": str(estimate), "inputs": hashes(other.files)}}
     note = "has no credible scale factor; its values are read with the other cube's scaling."
     if len(silent) == 1:
         notes.append(f"{silent[0].name} {note}")
@@ -59,15 +59,15 @@ def _credible_header(cube: Cube) -> CubeMeta:
     return without_implausible_scale(cube.meta, Survey.of(cube)) if cube.meta.reflectance_scale else cube.meta
 
 
-def _open_estimate(guess: Path, settings: TruthSettings) -> Cube:
+def _open_estimate(estimate: Path, settings: TruthSettings) -> Cube:
     """The estimate; its variable may have another name than that of the truth, if it has only one."""
     try:
-        return open_truth(guess, settings)
+        return open_truth(estimate, settings)
     except FormatError:
         if settings.variable is None:
             raise
         with suppress(PdenetError):
-            return open_truth(guess, replace(settings, variable=None))
+            return open_truth(estimate, replace(settings, variable=None))
         raise
 
 
@@ -125,7 +125,7 @@ def scene_result(
         chosen_bands=None if settings.bands is None else runs(numbers),
         bands=tuple(numbers[band] for band in truth.bands),
         bands_left_out=meta.bands - len(truth.bands),
-        share_left_out=1 - counted / (meta.bands * part.rows * part.columns),
+        share_left_out=1 - counted / (meta.bands * part.pixels),
         radiometry=truth.radiometry.reason,
         wavelengths=None if waves is None else tuple(float(waves[band]) for band in truth.bands),
         systems={

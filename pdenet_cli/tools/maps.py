@@ -16,15 +16,10 @@ from pdenet_cli.inference import Layer
 from pdenet_cli.pages.overview import strips
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.summaries import MAPS, MEAN, Question, Summary
+from pdenet_cli.summaries import FILE_UNITS, MAPS, MEAN, Question, Summary
 
 DEFAULT_MAPS = ("std", "share")  # and interval, if the model is calibrated
-UNIT_TEXTS = {
-    "value": "the file's units",
-    "spread": "the file's units",
-    "percent": "percent",
-    "degrees": "degrees",
-}
+UNIT_TEXTS = {"value": FILE_UNITS, "spread": FILE_UNITS, "percent": "percent", "degrees": "degrees"}
 REPORT_LEVELS = {"percent": (1, 2, 5, 10, 20, 50), "degrees": (0.1, 0.2, 0.5, 1, 2, 5)}
 SPREAD_LEVELS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # as shares of the 0..1 range
 MEDIAN_VALUES = 1 << 20  # about how many values a median is taken of
@@ -43,7 +38,7 @@ class Maps:
         self.calibration = None if nothing else Calibration.of(posterior.model.spec)
         own = None if self.calibration is None else self.calibration.level
         level = own if question.level is None else question.level
-        self.question = replace(question, stretch=self.calibration, level=level)
+        self.question = replace(question, calibration=self.calibration, level=level)
         wanted = self._default_names() if names is None else names
         self.names = tuple(dict.fromkeys((*wanted, *(() if question.tolerance is None else ("risk",)))))
         if unknown := [name for name in self.names if name not in MAPS]:
@@ -72,7 +67,7 @@ class Maps:
         """The parameters of the maps and the guarantee of the calibration, for the report."""
         q, told = self.question, self.calibration
         asked: dict[str, Any] = {
-            "levels": q.levels,
+            "levels": q.grey_levels,
             "level": q.level,
             "tolerance": q.tolerance,
             "calibration": None,

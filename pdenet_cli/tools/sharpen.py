@@ -154,8 +154,8 @@ class Job:
             with delivery.journal.locked():
                 yield from self._work(job, started, say)
         except OSError as error:
-            hints = (KEPT,) if delivery.journal.path.exists() else ()
-            raise unwritable(delivery.report_path.parent, error, *hints) from error
+            left = KEPT if delivery.journal.path.exists() else None
+            raise unwritable(delivery.report_path.parent, error, left) from error
 
     def _work(self, job: dict[str, Any], started: float, say: Callable[[str], None]) -> Iterator[tuple[int, int]]:
         interrupted = self._interrupted(job, say) if self.settings.resume else None

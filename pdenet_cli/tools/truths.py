@@ -57,9 +57,9 @@ class TruthSettings:
         """Whether the part is cut out before it is degraded, so that no system sees its surroundings."""
         return self.part == LOWER_RIGHT_ALONE
 
-    def degradation(self, learned: Degradation) -> Degradation:
-        """The degradation of truths for a model that was trained for `learned`."""
-        return learned.changed(self.kernel, self.fwhm, self.noise)
+    def degradation(self, trained_for: Degradation) -> Degradation:
+        """The degradation of truths for a model that was trained for `trained_for`."""
+        return trained_for.changed(self.kernel, self.fwhm, self.noise)
 
     def job(self, scale: int) -> dict[str, Any]:
         """The settings that decide the result, for the report."""
@@ -105,7 +105,7 @@ def refuse_to_replace(outputs: Sequence[Path], scenes: Sequence[Path], settings:
 
 def trained_on(path: Path, settings: TruthSettings, specs: Sequence[ModelSpec]) -> list[bool]:
     """Whether each model was trained on this cube, whichever of its bands are compared now."""
-    facts = [list(spec.learned_from()) for spec in specs]
+    facts = [list(spec.training_cubes()) for spec in specs]
     if not any(facts) or settings.part != "whole":  # training leaves the other part out
         return [False] * len(specs)
     with open_truth(path, replace(settings, bands=None)) as cube:
