@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pdenet_cli.cube import Cube, CubeMeta, Pixels, Window
 from pdenet_cli.errors import ResourceError, out_of_memory
-from pdenet_cli.gathering import MixedTile, degradation_margin, gather
+from pdenet_cli.gathering import ObservedTile, degradation_margin
 from pdenet_cli.holes import valid
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.radiometry import Radiometry
@@ -74,13 +74,8 @@ def super_resolve(
                 pending += reversed(piece.halves(plan.halo, plan.seen))
                 continue
             try:
-                mixed = None
-                if posterior.mixtures is not None:
-                    mixed = MixedTile(source, posterior, piece, plan, radiometry, margin or 0)
-                gathered = (
-                    (span, *gather(source, posterior, piece, span, radiometry, plan.usable, margin, mixed))
-                    for span in plan.spans
-                )
+                observed = ObservedTile(source, posterior, plan, radiometry, piece, margin)
+                gathered = ((span, *observed.evidence(span)) for span in plan.spans)
                 other_bands = _OtherBands(source, piece, radiometry, constant)
                 _write_tile(piece, gathered, other_bands, radiometry, plan.usable, layers, question)
             except (MemoryError, RuntimeError) as error:

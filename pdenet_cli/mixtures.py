@@ -29,8 +29,8 @@ from torch import Tensor
 
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.degradation import Degradation, bicubic_up, symmetric_pad
-from pdenet_cli.holes import FILL_DEPTH, filled_from_edges
 from pdenet_cli.radiometry import Radiometry
+from pdenet_cli.reading import read_unit
 
 MIXTURES = 16  # of a cube with many bands, unless asked otherwise
 BANDS_EACH = 3  # a cube with fewer bands per mixture than this is not mixed: little would be gained
@@ -227,8 +227,7 @@ def _patches(cube: Cube, bands: Sequence[int], radiometry: Radiometry) -> tuple[
         some = max(1, BLOCK_VALUES // (strip.rows * strip.columns * depth)) * depth
         for first in range(0, len(bands), some):
             run = list(bands[first : first + some])
-            unit, known = radiometry.prepare(cube.read(strip, run), run)
-            unit = filled_from_edges(unit, known, FILL_DEPTH)
+            unit, known = read_unit(cube, strip, run, radiometry)
             for i in group:
                 own = (slice(None), slice(rows[i] - top, rows[i] - top + side[0]))
                 shape = (len(run), side[0], len(columns), side[1])

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pdenet_cli.cube import Cube
+import numpy as np
+from numpy.typing import NDArray
+
+from pdenet_cli.cube import Cube, Window
 from pdenet_cli.errors import FormatError
+from pdenet_cli.holes import FILL_DEPTH, filled_from_edges
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.survey import Survey
 
@@ -42,3 +47,11 @@ class Reading:
         if radiometry.has_impossible(survey):
             survey = replace(survey, holes=True)
         return cls(survey, bands, constant, radiometry)
+
+
+def read_unit(
+    cube: Cube, window: Window, bands: Sequence[int], radiometry: Radiometry
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Some bands of a window as the network sees them, 0..1, holes filled; and where there are no holes."""
+    unit, there = radiometry.prepare(cube.read(window, bands), bands)
+    return filled_from_edges(unit, there, FILL_DEPTH), there

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pdenet_cli import Cube, CubeMeta, Radiometry, Survey, Window, create_cube, open_cube
 from pdenet_cli.degradation import Degradation, bicubic_down
 from pdenet_cli.errors import ResourceError, UsageError
-from pdenet_cli.gathering import gather, halo_for
+from pdenet_cli.gathering import ObservedTile, halo_for
 from pdenet_cli.inference import Layer, super_resolve
 from pdenet_cli.memory import MEMORY_SHARE, usable_memory
 from pdenet_cli.models import Model, ModelSpec, open_model
@@ -339,7 +339,7 @@ def test_a_tolerance_is_measured_with_the_gain_of_its_band():
     radiometry = Radiometry((0.1, 0.001), (0.0, 0.0), "by hand", fill=(0.0, 0.0))
     posterior = Posterior(make_model(), 2)
     plan = Plan(cube.meta.window, 4, (0, 1), posterior.network.halo, posterior.network.band_halo, 9, 2)
-    evidence, _ = gather(cube, posterior, plan.tiles[0], plan.spans[0], radiometry, (0, 1))
+    evidence, _ = ObservedTile(cube, posterior, plan, radiometry, plan.tiles[0]).evidence(plan.spans[0])
     np.testing.assert_allclose(np.ravel(evidence.gain), (0.1, 0.001), rtol=1e-6)
 
 
@@ -352,7 +352,7 @@ def test_the_detail_of_a_tile_looks_beyond_its_edge(tmp_path, posteriors):
         network = posterior.network
         plan = Plan(cube.meta.window, 4, tuple(range(6)), network.halo, network.band_halo, 5, 6)
         for tile in plan.tiles:
-            evidence, _ = gather(cube, posterior, tile, plan.spans[0], radiometry, range(6))
+            evidence, _ = ObservedTile(cube, posterior, plan, radiometry, tile).evidence(plan.spans[0])
             wanted = whole[:, *tile.target.slices]
             np.testing.assert_allclose(evidence.roughness, wanted, atol=1e-6)
             np.testing.assert_array_equal(evidence.low, pixels[:, *tile.core.slices])
