@@ -79,10 +79,11 @@ class TemplateNet(Network):
         self.upsample = bicubic_up if config.upsampling == "matlab" else torch_bicubic_up
         self.halo = _halo(config, self.degradation.first_tap, self.degradation.taps)
         self.band_halo = config.stages * (2 * config.units + 3)  # head, two per unit, tail, smoothing
-        # The features of a stage, its patches before folding, and a few fine images; 5 bytes a float, for the
-        # allocator's overhead.
-        features = (config.units + 3) * config.width + 2 * config.head
-        self.bytes_per_voxel = 5 * (features + 4 * (config.scale + 2) ** 2 + 4 * config.scale**2)
+        # Either the features of a stage, twice where each sample of a batch has masks of its own, or the patches
+        # before folding and a few fine images; 5 bytes a float, for the allocator's overhead.
+        features = 2 * (config.units + 1) * config.width + config.head
+        fine = 2 * config.head + 4 * (config.scale + 2) ** 2 + 4 * config.scale**2
+        self.bytes_per_voxel = 5 * max(features, fine)
 
     def forward(self, low: Tensor, draw: Draw | None = None) -> Tensor:
         masks = draw.masks if draw is not None and self.random else None
@@ -235,7 +236,9 @@ class Stage(nn.Module):
         features = [self.units[0]([start], each[0])]
         for unit, mask in zip(self.units[1:], each[1:], strict=True):
             features.append(unit(features, mask))
-        return self._smooth(self._tail(features[-1] + start))  # (n, bands, scale·h, scale·w)
+        last = features[-1] + start
+        del features  # with them, the fine images that follow would be the peak of memory
+        return self._smooth(self._tail(last))  # (n, bands, scale·h, scale·w)
 
     def start(self, low: Tensor) -> Tensor:
         """The features before any mask, (n, bands, h, w) -> (n, bands, h, w, head)."""
