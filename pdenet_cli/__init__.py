@@ -27,6 +27,7 @@ The map of the house; imports only go down, and rooms of one storey leave each o
        bands.py         which bands are wanted, by number or by wavelength
        dtypes.py        which numbers a NumPy type can hold
        memory.py        how much memory a run may use
+       progress.py      how a run tells what it does: Say, Watch
      1 errors.py        PdenetError and its children, each with its exit code
 """
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from pdenet_cli.summaries import Question
     from pdenet_cli.survey import Survey
     from pdenet_cli.tools.arrays import sharpen
-    from pdenet_cli.tools.sharpen import Job, Settings
+    from pdenet_cli.tools.job import Job, Settings
 
 __version__ = "0.1.0"
 
@@ -71,11 +72,11 @@ __all__ = [
 _LATER = {
     "Cube": "pdenet_cli.cube",
     "CubeMeta": "pdenet_cli.cube",
-    "Job": "pdenet_cli.tools.sharpen",
+    "Job": "pdenet_cli.tools.job",
     "Posterior": "pdenet_cli.posterior",
     "Question": "pdenet_cli.summaries",
     "Radiometry": "pdenet_cli.radiometry",
-    "Settings": "pdenet_cli.tools.sharpen",
+    "Settings": "pdenet_cli.tools.job",
     "Survey": "pdenet_cli.survey",
     "Window": "pdenet_cli.cube",
     "create_cube": "pdenet_cli.formats",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ from pdenet_cli.errors import ResourceError, out_of_memory
 from pdenet_cli.gathering import ObservedTile, degradation_margin
 from pdenet_cli.holes import valid
 from pdenet_cli.posterior import Posterior
+from pdenet_cli.progress import Say
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.summaries import (
     USUAL,
@@ -54,7 +55,7 @@ def super_resolve(
     radiometry: Radiometry,
     layers: Sequence[Layer],
     first: int = 0,
-    say: Callable[[str], None] = lambda text: None,
+    say: Say = lambda text: None,
     question: Question = USUAL,
     constant: Sequence[int] = (),
 ) -> Iterator[Tile]:
@@ -181,7 +182,7 @@ def _in_file_numbers(
     return np.where(there, values, np.float32(np.nan))
 
 
-def _smaller(tile: Tile, posterior: Posterior, plan: Plan, say: Callable[[str], None]) -> list[Tile]:
+def _smaller(tile: Tile, posterior: Posterior, plan: Plan, say: Say) -> list[Tile]:
     """What to try after `tile` ran out of memory: fewer sub-networks at once, then its halves."""
     if posterior.at_once > 1:
         posterior.at_once //= 2

@@ -1,6 +1,6 @@
 """Scenes and small untrained models for tests of `pdenet evaluate`, and a contest between them.
 
-Modules that want the fixtures name them: `truth, models = contests.truth, contests.models`.
+Modules that want the fixtures name them: `truth, contestants = contests.truth, contests.contestants`.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ def truth(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def models(tmp_path_factory):
+def contestants(tmp_path_factory):
     """Weights files of small untrained networks: with chance, without it, and for another scale."""
     folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(0)
@@ -51,5 +51,5 @@ def models(tmp_path_factory):
     return {name: str(folder / f"{name}.safetensors") for name in kinds}
 
 
-def contest(models, names=("chance",), samples=(2,), **settings):
-    return Benchmark([models[name] for name in names], samples, 3, "cpu", TruthSettings(**settings))
+def contest(contestants, names=("chance",), samples=(2,), **settings):
+    return Benchmark([contestants[name] for name in names], samples, 3, "cpu", TruthSettings(**settings))

@@ -1,4 +1,4 @@
-"""Cubes made on the fly: any pixels as a file, and a picture that a network can learn."""
+"""Cubes made on the fly: any pixels as a file or in memory, and a picture that a network can learn."""
 
 from pathlib import Path
 
@@ -12,6 +12,12 @@ def written(path: Path, pixels: np.ndarray, **meta: object) -> Path:
     with create_cube(path, CubeMeta(*pixels.shape, pixels.dtype, **meta)) as cube:
         cube.write(cube.meta.window, pixels)
     return path
+
+
+def in_memory(pixels: np.ndarray, **meta: object) -> Cube:
+    """A cube of (bands, rows, columns) that is in no file and says `meta` of itself."""
+    pixels = np.asarray(pixels)
+    return Cube("cube", CubeMeta(*pixels.shape, pixels.dtype, **meta), pixels)
 
 
 def picture(bands: int, rows: int, columns: int, seed: int = 0) -> np.ndarray:

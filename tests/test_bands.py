@@ -15,8 +15,8 @@ from pdenet_cli.bands import band_choice, band_numbers, runs
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.evaluation.trial import make_coarse
-from pdenet_cli.tools import sharpen
 from pdenet_cli.tools.describe import describe
+from pdenet_cli.tools.job import Job, Settings
 from pdenet_cli.tools.truths import TruthSettings, open_truth, truth_view
 from pdenet_cli.training.data import Scene
 from tests.cubes import picture, written
@@ -224,8 +224,8 @@ def test_an_interrupted_run_goes_on_only_with_the_same_bands(full, models, tmp_p
     model = load_model(models / "pdenet.safetensors")
 
     def run(bands, **more):
-        chosen = sharpen.Settings(bands=bands, tile=8, **more)
-        return sharpen.Job(full[0], tmp_path / "fine.tif", Posterior(model, 2), chosen).run()
+        chosen = Settings(bands=bands, tile=8, **more)
+        return Job(full[0], tmp_path / "fine.tif", Posterior(model, 2), chosen).run()
 
     begun = run(LIST)
     next(begun)

@@ -353,7 +353,7 @@ def scenes(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory):
+def uncalibrated(tmp_path_factory):
     """Weights files of small untrained networks, with chance and without."""
     folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(0)
@@ -365,10 +365,10 @@ def models(tmp_path_factory):
 
 
 def test_the_command_writes_a_calibrated_model_that_evaluate_and_models_understand(
-    pdenet, scenes, models, tmp_path
+    pdenet, scenes, uncalibrated, tmp_path
 ):
     output = tmp_path / "calibrated.safetensors"
-    arguments = (models["pdenet"], *scenes, "-o", output, "--samples", 4)
+    arguments = (uncalibrated["pdenet"], *scenes, "-o", output, "--samples", 4)
     ran = pdenet("calibrate", *arguments)
     assert ran.returncode == 0, ran.stderr
     assert "scene2.hdr" in ran.stdout
@@ -379,7 +379,7 @@ def test_the_command_writes_a_calibrated_model_that_evaluate_and_models_understa
     assert np.mean([scene["coverage"] for scene in made.scenes]) == pytest.approx(0.9, abs=0.02)
     assert read_header(output).spec.extra["kept"] == 1
     assert training_tensors(output)["step"] == 7
-    before, after = load_model(models["pdenet"]).network, load_model(output).network
+    before, after = load_model(uncalibrated["pdenet"]).network, load_model(output).network
     assert all(torch.equal(a, b) for a, b in zip(before.parameters(), after.parameters(), strict=True))
     shown = pdenet("models", "show", output)
     assert "90% on 3 scenes with 4 samples" in " ".join(shown.stdout.split())
@@ -395,17 +395,17 @@ def test_the_command_writes_a_calibrated_model_that_evaluate_and_models_understa
         assert value["interval unit width"] == pytest.approx(scene["width"], rel=1e-4)
 
 
-def test_a_scene_in_tiles_calibrates_as_the_whole(scenes, models, tmp_path):
+def test_a_scene_in_tiles_calibrates_as_the_whole(scenes, uncalibrated, tmp_path):
     def made(name, memory):
         output = tmp_path / name
         settings = TruthSettings(memory=memory)
-        return calibrate(str(models["pdenet"]), scenes[:2], output, settings, samples=3).calibration
+        return calibrate(str(uncalibrated["pdenet"]), scenes[:2], output, settings, samples=3).calibration
 
     whole, tiled = made("whole.safetensors", None), made("tiled.safetensors", 1_000_000)
     np.testing.assert_allclose(tiled.factors, whole.factors, rtol=0.02)  # two bins
 
 
-def test_bands_of_zeros_do_not_narrow_the_intervals_of_flat_places(scenes, models, tmp_path):
+def test_bands_of_zeros_do_not_narrow_the_intervals_of_flat_places(scenes, uncalibrated, tmp_path):
     dead = []
     for path in scenes:
         with open_cube(path) as cube:
@@ -413,14 +413,14 @@ def test_bands_of_zeros_do_not_narrow_the_intervals_of_flat_places(scenes, model
         pixels = np.concatenate((pixels, np.zeros_like(pixels)))
         dead.append(written(tmp_path / path.name, pixels))
     alive, with_dead = (
-        calibrate(str(models["pdenet"]), paths, tmp_path / name, TruthSettings(), samples=3).calibration
+        calibrate(str(uncalibrated["pdenet"]), paths, tmp_path / name, TruthSettings(), samples=3).calibration
         for paths, name in ((scenes, "alive.safetensors"), (dead, "dead.safetensors"))
     )
     assert with_dead.factors == alive.factors
 
 
-def test_a_scene_that_the_model_was_trained_on_is_named(scenes, models, tmp_path):
-    model = load_model(models["pdenet"])
+def test_a_scene_that_the_model_was_trained_on_is_named(scenes, uncalibrated, tmp_path):
+    model = load_model(uncalibrated["pdenet"])
     with open_cube(scenes[0]) as cube:
         fact = {"shape": list(cube.meta.shape()), "sha256": hashlib.sha256(cube.read().data).hexdigest()}
     taught = dataclasses.replace(model.spec, data=(fact,))
@@ -442,15 +442,17 @@ def test_a_scene_that_the_model_was_trained_on_is_named(scenes, models, tmp_path
         assert [scenes[0].name in text for text in notes if "trained on" in text] == [True]
 
 
-def test_a_scene_that_fails_leaves_the_others_to_calibrate(scenes, models, tmp_path):
+def test_a_scene_that_fails_leaves_the_others_to_calibrate(scenes, uncalibrated, tmp_path):
     (tmp_path / "broken.hdr").write_text("ENVI\n")
     output = tmp_path / "out.safetensors"
     paths = [tmp_path / "broken.hdr", scenes[0]]
-    done = calibrate(str(models["pdenet"]), paths, output, TruthSettings(), samples=2)
+    done = calibrate(str(uncalibrated["pdenet"]), paths, output, TruthSettings(), samples=2)
     assert list(done.failed) == [str(paths[0])]
     assert len(Calibration.of(read_header(output).spec).scenes) == 1
     with pytest.raises(FormatError):
-        calibrate(str(models["pdenet"]), paths[:1], tmp_path / "none.safetensors", TruthSettings(), samples=2)
+        calibrate(
+            str(uncalibrated["pdenet"]), paths[:1], tmp_path / "none.safetensors", TruthSettings(), samples=2
+        )
 
 
 @pytest.mark.parametrize(
@@ -465,41 +467,49 @@ def test_a_scene_that_fails_leaves_the_others_to_calibrate(scenes, models, tmp_p
         ({"kernel": "gaussian"}, {}, "gaussian needs an FWHM"),
     ],
 )
-def test_what_cannot_be_calibrated_is_said_in_a_line(scenes, models, tmp_path, settings, arguments, says):
+def test_what_cannot_be_calibrated_is_said_in_a_line(scenes, uncalibrated, tmp_path, settings, arguments, says):
     output = tmp_path / "out.safetensors"
     with pytest.raises(UsageError, match=says) as met:
-        calibrate(str(models["pdenet"]), scenes, output, TruthSettings(**settings), **{"samples": 2} | arguments)
+        calibrate(
+            str(uncalibrated["pdenet"]), scenes, output, TruthSettings(**settings), **{"samples": 2} | arguments
+        )
     assert "\n" not in str(met.value)
     assert not output.exists()
 
 
-def test_cores_that_cannot_be_are_refused_in_a_line(pdenet, scenes, models, tmp_path):
-    ran = pdenet("calibrate", models["pdenet"], scenes[0], "-o", tmp_path / "m.safetensors", "--threads", 0)
+def test_cores_that_cannot_be_are_refused_in_a_line(pdenet, scenes, uncalibrated, tmp_path):
+    ran = pdenet("calibrate", uncalibrated["pdenet"], scenes[0], "-o", tmp_path / "m.safetensors", "--threads", 0)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert "--threads 0" in ran.stderr
 
 
-def test_what_no_scene_can_mend_is_refused_before_any_is_read(models, tmp_path):
+def test_what_no_scene_can_mend_is_refused_before_any_is_read(uncalibrated, tmp_path):
     nowhere, output = [tmp_path / "a.hdr", tmp_path / "b.hdr"], tmp_path / "out.safetensors"
     for level, certify in ((1.5, False), (0.9, True)):
         with pytest.raises(UsageError, match=r"between|2 scenes can certify at most 31\.6%"):
-            calibrate(str(models["pdenet"]), nowhere, output, TruthSettings(level=level), certify=certify)
+            calibrate(str(uncalibrated["pdenet"]), nowhere, output, TruthSettings(level=level), certify=certify)
     with pytest.raises(UsageError, match="twice"):
-        calibrate(str(models["pdenet"]), [nowhere[0], tmp_path / "." / "a.hdr"], output, TruthSettings())
+        calibrate(str(uncalibrated["pdenet"]), [nowhere[0], tmp_path / "." / "a.hdr"], output, TruthSettings())
     with pytest.raises(UsageError, match="must end in"):
-        calibrate(str(models["pdenet"]), nowhere, tmp_path / "out.st", TruthSettings())
+        calibrate(str(uncalibrated["pdenet"]), nowhere, tmp_path / "out.st", TruthSettings())
 
 
-def test_a_scene_by_another_name_is_still_one_scene(scenes, models, tmp_path):
+def test_a_scene_by_another_name_is_still_one_scene(scenes, uncalibrated, tmp_path):
     output = tmp_path / "out.safetensors"
     with pytest.raises(UsageError, match="twice"):
         calibrate(
-            str(models["pdenet"]), [scenes[0], scenes[0].with_suffix(".img")], output, TruthSettings(), samples=2
+            str(uncalibrated["pdenet"]),
+            [scenes[0], scenes[0].with_suffix(".img")],
+            output,
+            TruthSettings(),
+            samples=2,
         )
     for suffix in (".hdr", ".img"):
         (tmp_path / f"copy{suffix}").write_bytes(scenes[0].with_suffix(suffix).read_bytes())
     with pytest.raises(UsageError, match="is a copy of"):
-        calibrate(str(models["pdenet"]), [scenes[0], tmp_path / "copy.hdr"], output, TruthSettings(), samples=2)
+        calibrate(
+            str(uncalibrated["pdenet"]), [scenes[0], tmp_path / "copy.hdr"], output, TruthSettings(), samples=2
+        )
     picture = written(tmp_path / "a.tif", np.random.default_rng(0).random((2, 32, 32)).astype("<f4"))
     (tmp_path / "b.tif").write_bytes(picture.read_bytes())
     for name, east in (("a", 100), ("b", 200)):
@@ -508,22 +518,24 @@ def test_a_scene_by_another_name_is_still_one_scene(scenes, models, tmp_path):
     (tmp_path / "folder" / "link.tif").symlink_to(picture)
     for other, says in (("b.tif", "is a copy of"), ("folder/link.tif", "twice")):
         with pytest.raises(UsageError, match=says):
-            calibrate(str(models["pdenet"]), [picture, tmp_path / other], output, TruthSettings(), samples=2)
+            calibrate(str(uncalibrated["pdenet"]), [picture, tmp_path / other], output, TruthSettings(), samples=2)
     assert not output.exists()
 
 
-def test_a_copy_without_what_lay_beside_it_is_still_the_same_scene(models, tmp_path):
+def test_a_copy_without_what_lay_beside_it_is_still_the_same_scene(uncalibrated, tmp_path):
     pixels = np.random.default_rng(0).integers(100, 9000, (2, 16, 16), dtype="<u2")
     first, second = (written(tmp_path / f"{name}.tif", pixels) for name in "ab")
     lines = "ENVI\nsamples = 16\nlines = 16\nbands = 2\ndata type = 12\nbyte order = 0\n"
     first.with_suffix(".hdr").write_text(lines + "wavelength = {500, 600}\n")
     for scenes in ([first, second], [second, first]):
         with pytest.raises(UsageError, match="is a copy of"):
-            calibrate(str(models["pdenet"]), scenes, tmp_path / "out.safetensors", TruthSettings(), samples=2)
+            calibrate(
+                str(uncalibrated["pdenet"]), scenes, tmp_path / "out.safetensors", TruthSettings(), samples=2
+            )
 
 
-def test_one_scene_says_nothing_of_the_others_factors(pdenet, scenes, models, tmp_path):
-    arguments = (models["pdenet"], scenes[0], "--level", 0.975, "-o", tmp_path / "out.safetensors")
+def test_one_scene_says_nothing_of_the_others_factors(pdenet, scenes, uncalibrated, tmp_path):
+    arguments = (uncalibrated["pdenet"], scenes[0], "--level", 0.975, "-o", tmp_path / "out.safetensors")
     ran = pdenet("calibrate", *arguments)
     assert ran.returncode == 0, ran.stderr
     assert "97.5 % intervals" in ran.stdout
@@ -532,9 +544,9 @@ def test_one_scene_says_nothing_of_the_others_factors(pdenet, scenes, models, tm
     assert json.loads(told, parse_constant=pytest.fail)["scenes"][0]["unseen"] is None
 
 
-def test_what_the_other_scenes_cannot_certify_is_left_out_of_the_table(pdenet, scenes, models, tmp_path):
+def test_what_the_other_scenes_cannot_certify_is_left_out_of_the_table(pdenet, scenes, uncalibrated, tmp_path):
     # Three scenes prove 0.1 ** (1 / 3) = 46.4 %, two only 31.6 %.
-    words = (models["pdenet"], *scenes, "--certify", "--samples", 2, "-o", tmp_path / "out.safetensors")
+    words = (uncalibrated["pdenet"], *scenes, "--certify", "--samples", 2, "-o", tmp_path / "out.safetensors")
     for level, told in ((0.45, False), (0.3, True)):
         ran = pdenet("calibrate", *words, "--level", level, "--overwrite")
         assert ran.returncode == 0, ran.stderr
@@ -542,19 +554,21 @@ def test_what_the_other_scenes_cannot_certify_is_left_out_of_the_table(pdenet, s
         assert [row[2] != "–" for row in rows] == [told] * 4
 
 
-def test_a_model_that_is_calibrated_again_keeps_its_ensemble(scenes, models, tmp_path):
+def test_a_model_that_is_calibrated_again_keeps_its_ensemble(scenes, uncalibrated, tmp_path):
     first, again, other = (tmp_path / f"{name}.safetensors" for name in ("first", "again", "other"))
-    calibrate(str(models["pdenet"]), scenes, first, TruthSettings(ensemble="flips"), samples=2)
+    calibrate(str(uncalibrated["pdenet"]), scenes, first, TruthSettings(ensemble="flips"), samples=2)
     calibrate(str(first), scenes, again, TruthSettings(noise=0.01), samples=2)
     calibrate(str(first), scenes, other, TruthSettings(ensemble="masks"), samples=2)
     kept = [Calibration.of(read_header(path).spec).ensemble for path in (first, again, other)]
     assert kept == ["flips", "flips", "masks"]
 
 
-def test_intervals_are_calibrated_for_another_lens_and_noise_than_the_models_own(scenes, models, tmp_path):
+def test_intervals_are_calibrated_for_another_lens_and_noise_than_the_models_own(scenes, uncalibrated, tmp_path):
     output = tmp_path / "noisy.safetensors"
-    usual = calibrate(str(models["pdenet"]), scenes, tmp_path / "usual.safetensors", TruthSettings(), samples=2)
-    noisy = calibrate(str(models["pdenet"]), scenes, output, TruthSettings(noise=0.2), samples=2)
+    usual = calibrate(
+        str(uncalibrated["pdenet"]), scenes, tmp_path / "usual.safetensors", TruthSettings(), samples=2
+    )
+    noisy = calibrate(str(uncalibrated["pdenet"]), scenes, output, TruthSettings(noise=0.2), samples=2)
     assert usual.calibration.degradation is None
     assert "degraded like the model's training data" in usual.calibration.guarantee
     assert "degraded by x4 bicubic, noise 0.2," in noisy.calibration.guarantee
@@ -576,23 +590,25 @@ def test_a_model_calibrated_as_usual_is_used_as_usual():
     assert {int(default or DEFAULT_SAMPLES) for default in defaults} == {8}
 
 
-def test_a_folder_is_never_replaced_by_a_model(scenes, models, tmp_path):
+def test_a_folder_is_never_replaced_by_a_model(scenes, uncalibrated, tmp_path):
     (tmp_path / "models.safetensors").mkdir()
     (tmp_path / "models.safetensors" / "precious").touch()
     for write in (
-        lambda path: calibrate(str(models["pdenet"]), scenes, path, TruthSettings(), samples=2, overwrite=True),
-        lambda path: save_model(path, load_model(models["pdenet"])),
+        lambda path: calibrate(
+            str(uncalibrated["pdenet"]), scenes, path, TruthSettings(), samples=2, overwrite=True
+        ),
+        lambda path: save_model(path, load_model(uncalibrated["pdenet"])),
     ):
         with pytest.raises(OutputError, match="is a folder"):
             write(tmp_path / "models.safetensors")
     assert (tmp_path / "models.safetensors" / "precious").exists()
 
 
-def test_flips_calibrate_a_network_without_chance(scenes, models, tmp_path):
+def test_flips_calibrate_a_network_without_chance(scenes, uncalibrated, tmp_path):
     with pytest.raises(UsageError, match="--ensemble flips"):
-        calibrate(str(models["template"]), scenes, tmp_path / "no.safetensors", TruthSettings())
+        calibrate(str(uncalibrated["template"]), scenes, tmp_path / "no.safetensors", TruthSettings())
     settings = TruthSettings(ensemble="flips")
-    made = calibrate(str(models["template"]), scenes, tmp_path / "yes.safetensors", settings, samples=8)
+    made = calibrate(str(uncalibrated["template"]), scenes, tmp_path / "yes.safetensors", settings, samples=8)
     assert (made.calibration.samples, made.calibration.ensemble) == (8, "flips")
     assert Posterior(load_model(made.output), 8).ensemble == "flips"  # used as it was calibrated
     assert len(Posterior(load_model(made.output), 8, ensemble="masks")) == 1

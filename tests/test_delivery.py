@@ -19,7 +19,8 @@ from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import output
 from pdenet_cli.models import bicubic_model, load_model
 from pdenet_cli.posterior import Posterior
-from pdenet_cli.tools import delivery, sharpen
+from pdenet_cli.tools import delivery
+from pdenet_cli.tools.job import Job, Settings
 from tests.command import command, start, wait_for_tile
 from tests.conftest import ROOT, with_room_for
 
@@ -39,7 +40,7 @@ def test_what_a_format_cannot_hold_is_refused_before_the_scene_is_read(make_cube
     scene, _ = make_cube("scene.h5", dtype="<f2")
     monkeypatch.setattr(reading.Survey, "of", Mock(side_effect=AssertionError))
     with pytest.raises(OutputError, match="MATLAB cannot hold float16"):
-        sharpen.Job(scene, tmp_path / "fine.mat", Posterior(bicubic_model(2), 1), sharpen.Settings())
+        Job(scene, tmp_path / "fine.mat", Posterior(bicubic_model(2), 1), Settings())
 
 
 def test_a_scene_never_replaces_itself(bicubic, scene):
@@ -87,7 +88,7 @@ def test_a_picture_never_replaces_a_band_of_the_scene(bicubic, tmp_path):
 
 
 def test_an_input_that_cannot_be_read_any_more_is_one_line(scene, tmp_path):
-    job = sharpen.Job(scene, tmp_path / "fine.tif", Posterior(bicubic_model(2), 1), sharpen.Settings())
+    job = Job(scene, tmp_path / "fine.tif", Posterior(bicubic_model(2), 1), Settings())
     scene.with_suffix(".img").unlink()
     with pytest.raises(FormatError, match=r"scene\.img: cannot be read \(No such file"):
         list(job.run())
@@ -126,9 +127,9 @@ def test_no_file_beside_a_scene_of_several_is_replaced_by_the_result_of_another(
 
 def test_other_scenes_are_not_looked_at_where_nothing_is_replaced(scene, tmp_path):
     posterior, others = Posterior(bicubic_model(2), 1), MagicMock()
-    list(sharpen.Job(scene, tmp_path / "fine.tif", posterior, sharpen.Settings(), others).run())
+    list(Job(scene, tmp_path / "fine.tif", posterior, Settings(), others).run())
     assert not others.__iter__.called
-    list(sharpen.Job(scene, tmp_path / "fine.tif", posterior, sharpen.Settings(overwrite=True), others).run())
+    list(Job(scene, tmp_path / "fine.tif", posterior, Settings(overwrite=True), others).run())
     assert others.__iter__.called
 
 
@@ -210,11 +211,11 @@ def test_a_folder_in_the_way_is_left_and_named_before_the_work(bicubic, tmp_path
 @pytest.mark.parametrize("name", ["fine.hdr", "fine.img", "fine.tif"])
 def test_two_runs_do_not_write_the_same_output_or_report(scene, models, tmp_path, name):
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    settings = sharpen.Settings(tile=8)
-    first = sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings).run()
+    settings = Settings(tile=8)
+    first = Job(scene, tmp_path / "fine.hdr", posterior, settings).run()
     next(first)
     with pytest.raises(OutputError, match="another run"):
-        list(sharpen.Job(scene, tmp_path / name, posterior, settings).run())
+        list(Job(scene, tmp_path / name, posterior, settings).run())
     list(first)
     assert (tmp_path / "fine.hdr").exists()
     assert not list(tmp_path.glob(".fine*"))
@@ -234,17 +235,17 @@ def test_no_file_stays_open_however_a_job_ends(make_cube, tmp_path, monkeypatch,
         cube.close = lambda: closed.append(output.path.name)
         return cube
 
-    monkeypatch.setattr(sharpen, "open_cube", opening)
+    monkeypatch.setattr("pdenet_cli.tools.job.open_cube", opening)
     monkeypatch.setattr(delivery.Output, "create", creating)
-    posterior, settings = Posterior(bicubic_model(2), 1), sharpen.Settings(tile=6, dtype="float32")
+    posterior, settings = Posterior(bicubic_model(2), 1), Settings(tile=6, dtype="float32")
     if end == "refused":
         with pytest.raises(UsageError, match="select nothing"):
-            sharpen.Job(path, tmp_path / "fine.h5", posterior, dataclasses.replace(settings, bands=slice(4, 2)))
+            Job(path, tmp_path / "fine.h5", posterior, dataclasses.replace(settings, bands=slice(4, 2)))
     elif end == "forecast":
-        with sharpen.Job(path, tmp_path / "fine.h5", posterior, settings) as job:
+        with Job(path, tmp_path / "fine.h5", posterior, settings) as job:
             assert job.forecast().tiles == 4
     else:
-        run = sharpen.Job(path, tmp_path / "fine.h5", posterior, settings).run()
+        run = Job(path, tmp_path / "fine.h5", posterior, settings).run()
         next(run)
         if end == "broken off":
             run.close()
@@ -261,18 +262,18 @@ def test_no_file_stays_open_however_a_job_ends(make_cube, tmp_path, monkeypatch,
 
 def test_all_cubes_of_a_run_must_have_room_together(scene, models, tmp_path, monkeypatch):
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    settings = sharpen.Settings(maps=("std",), forecast=True)
-    with sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings) as job:
+    settings = Settings(maps=("std",), forecast=True)
+    with Job(scene, tmp_path / "fine.hdr", posterior, settings) as job:
         needed = job.forecast().bytes_on_disk
     settings = dataclasses.replace(settings, forecast=False)
     with_room_for(needed - 1, monkeypatch)
     with monkeypatch.context() as patched:
         patched.setattr(reading.Survey, "of", Mock(side_effect=AssertionError))
         with pytest.raises(OutputError, match=f"{needed:,} bytes needed"):
-            sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings)
+            Job(scene, tmp_path / "fine.hdr", posterior, settings)
     assert not list(tmp_path.glob("*fine*"))
     with_room_for(needed, monkeypatch)
-    list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings).run())
+    list(Job(scene, tmp_path / "fine.hdr", posterior, settings).run())
     assert (tmp_path / "fine_std.hdr").exists()
 
 
@@ -339,7 +340,7 @@ def test_nothing_is_held_open_where_open_files_cannot_be_removed(scene, models, 
     assert not lock.exists()
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
     monkeypatch.setattr(Path, "unlink", lambda path, missing_ok=False: _unlinked(path, opened))
-    list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, sharpen.Settings()).run())
+    list(Job(scene, tmp_path / "fine.hdr", posterior, Settings()).run())
     assert (tmp_path / "fine.hdr").exists()
 
 

@@ -33,15 +33,15 @@ from tests.contests import CONFIG, SIZE, contest, smooth
 from tests.cubes import written
 from tests.html import check_page
 
-truth, models = contests.truth, contests.models
+truth, contestants = contests.truth, contests.contestants
 
 
 # Models.
 
 
-def test_models_stand_beside_bicubic_on_the_truth_made_coarse(truth, models):
+def test_models_stand_beside_bicubic_on_the_truth_made_coarse(truth, contestants):
     path, unit = truth
-    evaluation = contest(models, ("chance", "plain")).run([path])
+    evaluation = contest(contestants, ("chance", "plain")).run([path])
     assert tuple(evaluation.scenes[0].systems) == ("bicubic", "chance", "plain")
     cropped = torch.from_numpy(unit[:, :48, :40])
     low = bicubic_down(cropped, 4)
@@ -60,16 +60,18 @@ def test_models_stand_beside_bicubic_on_the_truth_made_coarse(truth, models):
         assert evaluation.scenes[0].systems[name].values["MPSNR"] == pytest.approx(psnr, abs=1e-4), name
 
 
-def test_small_memory_gives_the_same_scores(models, tmp_path):
+def test_small_memory_gives_the_same_scores(contestants, tmp_path):
     path = written(tmp_path / "large.hdr", smooth(3, 160, 120).astype("<f4"))
     tiles = []
-    whole = contest(models).run([path])
-    tiled = contest(models, memory=4_000_000).run([path], lambda text, done, total: tiles.append((text, total)))
+    whole = contest(contestants).run([path])
+    tiled = contest(contestants, memory=4_000_000).run(
+        [path], lambda text, done, total: tiles.append((text, total))
+    )
     assert max(total for _, total in tiles) > 1
     assert tiled.means()["chance"] == pytest.approx(whole.means()["chance"], rel=1e-5)
 
 
-def test_a_truth_is_made_coarse_in_the_memory_that_is_given(truth, models, tmp_path, monkeypatch):
+def test_a_truth_is_made_coarse_in_the_memory_that_is_given(truth, contestants, tmp_path, monkeypatch):
     path, _ = truth
     read, planes = view.View.read, []
 
@@ -83,28 +85,30 @@ def test_a_truth_is_made_coarse_in_the_memory_that_is_given(truth, models, tmp_p
     plane = 1000 * 48 * 40
     scores = []
     for memory, wanted in ((None, [5]), (2.5 * plane, [2, 2, 1]), (0.5 * plane, [1] * 5)):
-        scores.append(contest(models, (), memory=memory and int(memory)).run([path]).means()["bicubic"])
+        scores.append(contest(contestants, (), memory=memory and int(memory)).run([path]).means()["bicubic"])
         assert planes == wanted
         planes.clear()
     assert scores[0] == scores[1] == scores[2]
-    calibrate(models["chance"], [path], tmp_path / "m.safetensors", TruthSettings(memory=2 * plane), samples=2)
+    calibrate(
+        contestants["chance"], [path], tmp_path / "m.safetensors", TruthSettings(memory=2 * plane), samples=2
+    )
     assert planes[:3] == [2, 2, 1]
 
 
-def test_the_held_out_part_alone_is_scored_as_if_it_were_a_scene_of_its_own(truth, models, tmp_path):
+def test_the_held_out_part_alone_is_scored_as_if_it_were_a_scene_of_its_own(truth, contestants, tmp_path):
     path, unit = truth
-    part = contest(models, part="lower-right-alone").run([path]).scenes[0]
+    part = contest(contestants, part="lower-right-alone").run([path]).scenes[0]
     assert (part.row, part.column, part.rows, part.columns) == (25, 21, 24, 20)
     alone = written(tmp_path / "part.hdr", unit[:, 25:49, 21:41])
-    again = contest(models).run([alone]).scenes[0]
+    again = contest(contestants).run([alone]).scenes[0]
     for name, scores in part.systems.items():
         assert scores.values == pytest.approx(again.systems[name].values, rel=1e-4), name
 
 
 @pytest.mark.parametrize("memory", [None, 3_000_000])
-def test_the_held_out_part_is_sharpened_as_in_its_scene(truth, models, memory):
+def test_the_held_out_part_is_sharpened_as_in_its_scene(truth, contestants, memory):
     path, unit = truth
-    scores = contest(models, part="lower-right", memory=memory).run([path]).scenes[0].systems
+    scores = contest(contestants, part="lower-right", memory=memory).run([path]).scenes[0].systems
     scene = torch.from_numpy(unit[:, 1:49, 1:41])  # the pixels of the coarse grid on which the part lies
     low = bicubic_down(scene, 4)
     with torch.no_grad():
@@ -122,27 +126,29 @@ def test_the_held_out_part_is_sharpened_as_in_its_scene(truth, models, memory):
         assert scores[name].values["MPSNR"] == pytest.approx(psnr, abs=1e-4), name
 
 
-def test_the_models_own_degradation_makes_the_input(truth, models, tmp_path):
+def test_the_models_own_degradation_makes_the_input(truth, contestants, tmp_path):
     path, _ = truth
     spec = ModelSpec(
         "template", dataclasses.asdict(CONFIG), 4, {"scale": 4, "kernel": "gaussian", "fwhm": 1.5}, "test"
     )
     save_model(tmp_path / "soft.safetensors", Model(spec, TemplateNet(CONFIG)))
-    soft = contest(models | {"soft": str(tmp_path / "soft.safetensors")}, ("soft",)).run([path])
-    sharp = contest(models).run([path])
+    soft = contest(contestants | {"soft": str(tmp_path / "soft.safetensors")}, ("soft",)).run([path])
+    sharp = contest(contestants).run([path])
     assert soft.job["degradation"]["fwhm"] == 1.5
     assert soft.means()["bicubic"]["MPSNR"] != pytest.approx(sharp.means()["bicubic"]["MPSNR"], abs=0.1)
     with pytest.raises(UsageError, match=r"separately, or set --kernel and --noise for both"):
-        contest(models | {"soft": str(tmp_path / "soft.safetensors")}, ("chance", "soft"))
-    both = contest(models | {"soft": str(tmp_path / "soft.safetensors")}, ("chance", "soft"), kernel="bicubic")
+        contest(contestants | {"soft": str(tmp_path / "soft.safetensors")}, ("chance", "soft"))
+    both = contest(
+        contestants | {"soft": str(tmp_path / "soft.safetensors")}, ("chance", "soft"), kernel="bicubic"
+    )
     assert both.degradation == Degradation(4)
-    same = contest(models | {"soft": str(tmp_path / "soft.safetensors")}, ("soft",), kernel="gaussian")
+    same = contest(contestants | {"soft": str(tmp_path / "soft.safetensors")}, ("soft",), kernel="gaussian")
     assert same.degradation.fwhm == 1.5
 
 
-def test_another_lens_and_noise_than_the_models_own_are_asked_for(truth, models):
+def test_another_lens_and_noise_than_the_models_own_are_asked_for(truth, contestants):
     path, pixels = truth
-    asked = contest(models, fwhm=1.5, noise=0.02).run([path])
+    asked = contest(contestants, fwhm=1.5, noise=0.02).run([path])
     assert asked.job["degradation"] == {"scale": 4, "kernel": "gaussian", "fwhm": 1.5, "noise": 0.02}
     assert asked.problem == "x4 gaussian of fwhm 1.5, noise 0.02"
     assert (
@@ -156,21 +162,21 @@ def test_another_lens_and_noise_than_the_models_own_are_asked_for(truth, models)
     error = (bicubic_up(low, 4).clamp(0, 1) - high).double().square().mean((1, 2))
     expected = float(-10 * error.log10().mean())
     assert asked.means()["bicubic"]["MPSNR"] == pytest.approx(expected, abs=1e-3)
-    assert contest(models, noise=0.02).degradation == Degradation(4, noise=0.02)
-    usual = contest(models).run([path])
+    assert contest(contestants, noise=0.02).degradation == Degradation(4, noise=0.02)
+    usual = contest(contestants).run([path])
     assert usual.problem == "x4 bicubic"
     assert not usual.notes
 
 
-def test_more_draws_are_studied_in_disjoint_sets_from_one_run(truth, models):
+def test_more_draws_are_studied_in_disjoint_sets_from_one_run(truth, contestants):
     path, _ = truth
-    evaluation = contest(models, ("chance", "plain"), samples=(1, 2, 3)).run([path])
+    evaluation = contest(contestants, ("chance", "plain"), samples=(1, 2, 3)).run([path])
     assert set(evaluation.studies) == {"chance"}  # the other has no chance
     found = evaluation.studies["chance"]
     assert [(s.samples, len(s.sets)) for s in found.sampled] == [(1, 9), (2, 4), (3, 3)]
     first = found.sampled[-1].sets[0]
     assert first["MPSNR"] == pytest.approx(evaluation.means()["chance"]["MPSNR"], rel=1e-9)
-    alone = contest(models, samples=(2,)).run([path]).means()["chance"]
+    alone = contest(contestants, samples=(2,)).run([path]).means()["chance"]
     assert found.sampled[1].sets[0]["SAM"] == pytest.approx(alone["SAM"], rel=1e-6)
     assert found.sampled[0].std("MPSNR") > 0
     with torch.no_grad():
@@ -182,34 +188,34 @@ def test_more_draws_are_studied_in_disjoint_sets_from_one_run(truth, models):
     assert found.certain["MPSNR"] == pytest.approx(psnr, abs=1e-4)
 
 
-def test_a_dead_band_leaves_scores_and_gains_finite(models, tmp_path):
+def test_a_dead_band_leaves_scores_and_gains_finite(contestants, tmp_path):
     pixels = smooth(**SIZE).astype("<f4")
     pixels[2] = 0
     pixels[4] = 0.3  # which a degradation does not give back to the last bit
     path = written(tmp_path / "dead.hdr", pixels)
-    told = contest(models).run([path]).to_dict()
+    told = contest(contestants).run([path]).to_dict()
     assert all(np.isfinite(values["MPSNR"]) for values in told["mean"].values())
     # As in the scene that is sharpened, no model sees such bands; and what shows nothing is no success.
-    alive = contest(models).run([written(tmp_path / "alive.hdr", pixels[[0, 1, 3]])])
+    alive = contest(contestants).run([written(tmp_path / "alive.hdr", pixels[[0, 1, 3]])])
     assert told["mean"] == alive.to_dict()["mean"]
     assert told["scenes"][0]["bands_left_out"] == 2
 
 
-def test_a_scene_too_small_for_a_metric_does_not_take_it_from_the_others(pdenet, truth, models, tmp_path):
+def test_a_scene_too_small_for_a_metric_does_not_take_it_from_the_others(pdenet, truth, contestants, tmp_path):
     small = written(tmp_path / "small.hdr", smooth(3, 4, 4).astype("<f4"))
     plain = written(tmp_path / "plain.hdr", np.full((3, 8, 8), 0.5, "<f4"))
-    many, alone = (contest(models).run([truth[0], *more]) for more in ([small], []))
+    many, alone = (contest(contestants).run([truth[0], *more]) for more in ([small], []))
     assert many.partly == {"MSSIM": 1, "UIQI": 1}
     for system in alone.means():
         assert many.means()[system]["MSSIM"] == pytest.approx(alone.means()[system]["MSSIM"])
-    plainer = contest(models).run([truth[0], plain])
+    plainer = contest(contestants).run([truth[0], plain])
     assert plainer.partly["MPSNR"] == plainer.partly["CC"] == 1  # bicubic makes no error there
     assert plainer.means()["chance"]["MPSNR"] == pytest.approx(alone.means()["chance"]["MPSNR"])
-    ran = pdenet("evaluate", "--model", models["chance"], "--samples", 2, truth[0], small)
+    ran = pdenet("evaluate", "--model", contestants["chance"], "--samples", 2, truth[0], small)
     assert "Means over fewer than 2 scenes: MSSIM over 1" in ran.stdout
 
 
-def test_an_output_in_a_folder_that_is_no_scene_is_no_matter(pdenet, truth, models, tmp_path):
+def test_an_output_in_a_folder_that_is_no_scene_is_no_matter(pdenet, truth, contestants, tmp_path):
     (tmp_path / "folder").mkdir()
     csv = tmp_path / "folder" / "o.csv"
     ran = pdenet("evaluate", "--model", "bicubic", truth[0], tmp_path / "folder", "--csv", csv)
@@ -223,9 +229,9 @@ def test_bicubic_alone_is_scored_at_any_scale(pdenet, truth):
     assert json.loads(ran.stdout)["scale"] == 3
 
 
-def test_the_json_holds_scores_pixels_draws_and_what_failed(truth, models, tmp_path):
+def test_the_json_holds_scores_pixels_draws_and_what_failed(truth, contestants, tmp_path):
     (tmp_path / "broken.tif").write_text("no picture")
-    asked = contest(models, ("chance",), samples=(1, 2), look=True, pixels=((3, 4),))
+    asked = contest(contestants, ("chance",), samples=(1, 2), look=True, pixels=((3, 4),))
     evaluation = asked.run([truth[0], tmp_path / "broken.tif"])
     told = json.loads(json.dumps(evaluation.to_dict(), allow_nan=False))
     assert told["scenes"][0]["pixels"] == [{"row": 3, "column": 4, "why": "chosen"}]
@@ -237,14 +243,16 @@ def test_the_json_holds_scores_pixels_draws_and_what_failed(truth, models, tmp_p
     assert told["mean"]["chance"] == told["scenes"][0]["systems"]["chance"]["values"]
 
 
-def test_a_network_without_chance_gives_as_many_samples_as_were_asked_for(truth, models):
-    listed, alone = (contest(models, ("plain",), n, ensemble="flips").run([truth[0]]) for n in ((1, 2), (2,)))
+def test_a_network_without_chance_gives_as_many_samples_as_were_asked_for(truth, contestants):
+    listed, alone = (contest(contestants, ("plain",), n, ensemble="flips").run([truth[0]]) for n in ((1, 2), (2,)))
     assert listed.means()["plain"] == alone.means()["plain"]
 
 
-def test_a_study_in_tiles_is_the_study_of_the_whole(models, tmp_path):
+def test_a_study_in_tiles_is_the_study_of_the_whole(contestants, tmp_path):
     path = written(tmp_path / "large.hdr", smooth(3, 160, 120).astype("<f4"))
-    whole, tiled = (contest(models, samples=(1, 2), memory=memory).run([path]) for memory in (None, 6_000_000))
+    whole, tiled = (
+        contest(contestants, samples=(1, 2), memory=memory).run([path]) for memory in (None, 6_000_000)
+    )
     pairs = zip(whole.studies["chance"].sampled, tiled.studies["chance"].sampled, strict=True)
     for one, other in pairs:
         for metric in study.METRICS:
@@ -287,31 +295,42 @@ def test_sets_of_draws_share_none():
         (("chance",), {"look": True, "pixels": ((48, 0),)}, UsageError, "rows 0 to 47"),
     ],
 )
-def test_what_cannot_be_compared_is_said_in_a_line(truth, models, names, settings, error, says):
+def test_what_cannot_be_compared_is_said_in_a_line(truth, contestants, names, settings, error, says):
     with pytest.raises(error, match=says):
-        contest(models, names, **settings).run([truth[0]])
+        contest(contestants, names, **settings).run([truth[0]])
 
 
-def test_a_scene_too_small_or_without_a_good_band_is_refused(models, tmp_path):
+def test_a_scene_too_small_or_without_a_good_band_is_refused(contestants, tmp_path):
     small = written(tmp_path / "small.hdr", smooth(3, 3, 9).astype("<f4"))
     with pytest.raises(UsageError, match="too few"):
-        contest(models).run([small])
+        contest(contestants).run([small])
     with pytest.raises(UsageError, match="too few for a lower-right part"):
-        contest(models, part="lower-right").run([written(tmp_path / "s.hdr", smooth(3, 30, 30).astype("<f4"))])
+        contest(contestants, part="lower-right").run(
+            [written(tmp_path / "s.hdr", smooth(3, 30, 30).astype("<f4"))]
+        )
     bad = written(tmp_path / "bad.hdr", smooth(3, 30, 30).astype("<f4"), good_bands=(False,) * 3)
     with pytest.raises(FormatError, match="every band"):
-        contest(models).run([bad])
+        contest(contestants).run([bad])
 
 
 # The command.
 
 
-def test_the_command_prints_a_table_and_writes_a_page(pdenet, truth, models, tmp_path):
+def test_the_command_prints_a_table_and_writes_a_page(pdenet, truth, contestants, tmp_path):
     path, _ = truth
     other = written(tmp_path / "other.tif", (smooth(seed=2, **SIZE) * 255).astype("u1"))
     (tmp_path / "broken.tif").write_text("no picture")
     page = tmp_path / "page.html"
-    chosen = ("--model", models["chance"], "--model", models["plain"], "--samples", "1,2", "--html", page)
+    chosen = (
+        "--model",
+        contestants["chance"],
+        "--model",
+        contestants["plain"],
+        "--samples",
+        "1,2",
+        "--html",
+        page,
+    )
     ran = pdenet("evaluate", *chosen, "--pixel", 3, 4, "--pixel", 30, 20, path, other, tmp_path / "broken.tif")
     assert ran.returncode == 7, ran.stderr
     assert "broken.tif" in ran.stderr
@@ -346,8 +365,8 @@ def test_a_loss_is_marked_whichever_way_is_better(name, head, rise, fall):
     assert "!" not in _gain(metric, 1.0, 1.0) + _gain(metric, np.nan, 1.0)
 
 
-def test_the_table_says_what_its_mark_means(pdenet, truth, models):
-    ran = pdenet("evaluate", "--model", models["plain"], truth[0])
+def test_the_table_says_what_its_mark_means(pdenet, truth, contestants):
+    ran = pdenet("evaluate", "--model", contestants["plain"], truth[0])
     assert re.search(r"gain +!-\d", ran.stdout)
     assert "gain: over bicubic, ! where worse" in ran.stdout
 
@@ -386,35 +405,35 @@ def test_every_metric_is_printed_except_on_a_narrow_terminal(pdenet, truth, monk
         (["--noise", "-1"], 2, "noise"),
     ],
 )
-def test_wrong_words_end_in_a_line(pdenet, truth, models, tmp_path, arguments, code, says):
-    ran = pdenet("evaluate", "--model", models["chance"], truth[0], *arguments, cwd=tmp_path)
+def test_wrong_words_end_in_a_line(pdenet, truth, contestants, tmp_path, arguments, code, says):
+    ran = pdenet("evaluate", "--model", contestants["chance"], truth[0], *arguments, cwd=tmp_path)
     assert ran.returncode == code, ran.stderr
     assert says in ran.stderr
     assert "Traceback" not in ran.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_all_scenes_fail_no_others_are_spoken_of(pdenet, models, tmp_path):
+def test_where_all_scenes_fail_no_others_are_spoken_of(pdenet, contestants, tmp_path):
     broken = [tmp_path / "a.tif", tmp_path / "b.tif"]
     for path in broken:
         path.write_text("no picture")
-    ran = pdenet("evaluate", "--model", models["chance"], *broken)
+    ran = pdenet("evaluate", "--model", contestants["chance"], *broken)
     assert ran.returncode == 7, ran.stderr
     assert "2 of 2 scenes failed." in ran.stderr
     assert "others" not in ran.stderr
 
 
-def test_models_and_scenes_of_one_name_are_told_apart(models, truth, tmp_path):
+def test_models_and_scenes_of_one_name_are_told_apart(contestants, truth, tmp_path):
     other = tmp_path / "chance.safetensors"
-    other.write_bytes(Path(models["chance"]).read_bytes())
-    both = contest(models | {"other": str(other)}, ("chance", "other"))
+    other.write_bytes(Path(contestants["chance"]).read_bytes())
+    both = contest(contestants | {"other": str(other)}, ("chance", "other"))
     assert list(both.posteriors) == ["bicubic", "chance", str(other)]
     again = written(tmp_path / "scene.hdr", smooth(seed=1, **SIZE).astype("<f4"))
-    scenes = contest(models, ()).run([truth[0], again]).scenes
+    scenes = contest(contestants, ()).run([truth[0], again]).scenes
     assert [scene.name for scene in scenes] == [str(truth[0]), str(again)]
 
 
-def test_only_the_scene_that_a_model_has_learned_from_is_known_again_and_not_its_held_out_part(truth, models):
+def test_only_the_scene_that_a_model_has_learned_from_is_known_again_and_not_its_held_out_part(truth, contestants):
     path, _ = truth
     with open_cube(path) as cube:
         fact = {"shape": list(cube.meta.shape()), "sha256": sha256_of(cube)}
@@ -428,15 +447,15 @@ def test_only_the_scene_that_a_model_has_learned_from_is_known_again_and_not_its
 
 
 def test_a_scene_is_hashed_once_for_all_models_and_only_if_one_of_them_knows_its_size(
-    truth, models, tmp_path, monkeypatch
+    truth, contestants, tmp_path, monkeypatch
 ):
     hashed = []
     monkeypatch.setattr(truths, "sha256_of", lambda cube: hashed.append(cube.path) or "own")
-    contest(models, ("chance", "plain")).run([truth[0]])
+    contest(contestants, ("chance", "plain")).run([truth[0]])
     assert not hashed
     told, data = [], ({"shape": [5, 50, 41], "sha256": "own"},)
     for name in ("chance", "plain"):
-        model = load_model(models[name])
+        model = load_model(contestants[name])
         told.append(str(tmp_path / f"{name}.safetensors"))
         save_model(Path(told[-1]), dataclasses.replace(model, spec=dataclasses.replace(model.spec, data=data)))
     notes = Benchmark(told, (1,), 0, "cpu", TruthSettings()).run([truth[0]]).notes
@@ -451,38 +470,38 @@ def test_the_held_out_part_is_whole_pixels_of_the_coarse_grid(tmp_path, scale, p
     assert (seen.row, seen.column, seen.rows, seen.columns) == part
 
 
-def test_a_scene_counts_once(models, truth):
+def test_a_scene_counts_once(contestants, truth):
     with pytest.raises(UsageError, match="twice in the means"):
-        contest(models).run([truth[0], truth[0]])
+        contest(contestants).run([truth[0], truth[0]])
 
 
 # What a model has learned.
 
 
-def test_learned_probabilities_are_drawn(pdenet, models, tmp_path):
+def test_learned_probabilities_are_drawn(pdenet, contestants, tmp_path):
     picture = tmp_path / "chances.png"
-    ran = pdenet("models", "show", models["chance"], "--plot", picture)
+    ran = pdenet("models", "show", contestants["chance"], "--plot", picture)
     assert ran.returncode == 0, ran.stderr
     assert imread(picture).shape[1] > 500
     with pytest.raises(OutputError, match="--overwrite"):
-        plot_chances(models["chance"], picture)
+        plot_chances(contestants["chance"], picture)
     with pytest.raises(ModelError, match="no masks"):
-        plot_chances(models["plain"], tmp_path / "none.png")
+        plot_chances(contestants["plain"], tmp_path / "none.png")
     with pytest.raises(UsageError, match=r"ends in \.png"):
-        plot_chances(models["chance"], tmp_path / "chances.jpg")
+        plot_chances(contestants["chance"], tmp_path / "chances.jpg")
 
 
 # Real scenes.
 
 
-def test_bicubic_on_a_real_scene_is_what_training_measures(data, models):
+def test_bicubic_on_a_real_scene_is_what_training_measures(data, contestants):
     from pdenet_cli.training.data import Scene
     from pdenet_cli.training.validation import held_out_parts
 
     path = data / "train" / "aviris" / "abu-beach-3.mat"
     if not path.exists():
         pytest.skip(f"{path} is not here")
-    scene = contest(models, ("double",), part="lower-right-alone", bands=slice(0, 16)).run([path]).scenes[0]
+    scene = contest(contestants, ("double",), part="lower-right-alone", bands=slice(0, 16)).run([path]).scenes[0]
     with open_cube(path) as cube:
         (part,) = held_out_parts([Scene.read(cube.with_bands(slice(0, 16)))], Degradation(2), 0)
     values = scene.systems["bicubic"].values
@@ -492,10 +511,10 @@ def test_bicubic_on_a_real_scene_is_what_training_measures(data, models):
     assert set(values) == {metric.name for metric in PROTOCOLS["pdenet"].metrics(2)}
 
 
-def test_models_of_one_name_are_all_scored_and_one_file_only_once(models, tmp_path):
-    twin = tmp_path / Path(models["chance"]).name
-    shutil.copy(models["chance"], twin)
-    there = Benchmark([str(models["chance"]), str(twin)], (1,), 0, "cpu", TruthSettings()).posteriors
+def test_models_of_one_name_are_all_scored_and_one_file_only_once(contestants, tmp_path):
+    twin = tmp_path / Path(contestants["chance"]).name
+    shutil.copy(contestants["chance"], twin)
+    there = Benchmark([str(contestants["chance"]), str(twin)], (1,), 0, "cpu", TruthSettings()).posteriors
     assert len(there) == 3  # bicubic is there too
     link = tmp_path / "other.safetensors"
     link.symlink_to(twin)

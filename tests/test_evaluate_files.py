@@ -22,7 +22,7 @@ from tests import contests
 from tests.contests import SIZE, contest, smooth
 from tests.cubes import written
 
-truth, models = contests.truth, contests.models
+truth, contestants = contests.truth, contests.contestants
 
 
 def test_two_files_of_different_formats_are_scored_by_the_truths_numbers(pdenet, truth, tmp_path):
@@ -168,11 +168,11 @@ def test_turned_grids_are_compared_in_their_own_pixels():
     assert flat.max_corner_offset(turned, 7, 9) == turned.max_corner_offset(Georeference(), 7, 9) == 0
 
 
-def test_a_truth_with_holes_that_nobody_declared_is_told_of(models, tmp_path):
+def test_a_truth_with_holes_that_nobody_declared_is_told_of(contestants, tmp_path):
     pixels = smooth(**SIZE).astype("f4")
     pixels[:, :8] = -9999
     path = written(tmp_path / "a.hdr", pixels)
-    notes = contest(models, ("plain",)).run([path]).notes
+    notes = contest(contestants, ("plain",)).run([path]).notes
     assert ["a.hdr" in note for note in notes if "--nodata -9999" in note] == [True]
     assert any("--nodata -9999" in note for note in evaluate_files(path, path, None, TruthSettings()).notes)
 

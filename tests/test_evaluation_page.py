@@ -21,12 +21,12 @@ from tests.contests import contest, smooth
 from tests.cubes import written
 from tests.html import check_page
 
-truth, models = contests.truth, contests.models
+truth, contestants = contests.truth, contests.contestants
 
 
 @pytest.fixture(scope="module")
-def evaluated(truth, models):
-    return contest(models, ("chance", "plain"), samples=(1, 2), look=True).run([truth[0]])
+def evaluated(truth, contestants):
+    return contest(contestants, ("chance", "plain"), samples=(1, 2), look=True).run([truth[0]])
 
 
 def test_the_page_shows_tables_maps_spectra_and_curves(evaluated):
@@ -56,19 +56,19 @@ def test_small_numbers_are_gains_over_bicubic_and_say_which_way_is_better(evalua
     assert text.count("<small") == 2 * len(evaluated.metrics)  # bicubic gains nothing over itself
 
 
-def test_the_page_says_what_was_compared_and_what_failed(evaluated, truth, models):
+def test_the_page_says_what_was_compared_and_what_failed(evaluated, truth, contestants):
     text = evaluation_page(replace(evaluated, failed={"<gone>.hdr": "no <such> file"}))
     assert "whole scenes" in text
     assert "2 draws, seed 3" in text
     assert "<li>&lt;gone&gt;.hdr: no &lt;such&gt; file</li>" in text
     assert "Failed scenes" not in evaluation_page(evaluated)
-    part = evaluation_page(contest(models, part="lower-right").run([truth[0]]))
+    part = evaluation_page(contest(contestants, part="lower-right").run([truth[0]]))
     assert "the lower right quarter, held out from training" in part
     assert "24 x 20 pixels from row 25, column 21" in part
 
 
-def test_pixels_are_marked_in_the_truth_where_they_are(truth, models):
-    asked = contest(models, part="lower-right", look=True, pixels=((30, 25), (48, 40))).run([truth[0]])
+def test_pixels_are_marked_in_the_truth_where_they_are(truth, contestants):
+    asked = contest(contestants, part="lower-right", look=True, pixels=((30, 25), (48, 40))).run([truth[0]])
     marks = re.findall(r'<i style="left:([\d.]+)%;top:([\d.]+)%">(\d)</i>', evaluation_page(asked))
     assert marks == [("22.50", "22.92", "1"), ("97.50", "97.92", "2")]
 
@@ -95,17 +95,17 @@ def test_a_map_of_errors_has_the_colours_of_its_scale(evaluated):
             assert np.abs(shown[row, column].astype(int) - ramp[0, place]).max() <= 8
 
 
-def test_a_line_is_broken_where_bands_are_left_out(truth, models, tmp_path):
+def test_a_line_is_broken_where_bands_are_left_out(truth, contestants, tmp_path):
     path = written(tmp_path / "gap.hdr", truth[1], good_bands=(True, True, False, True, True))
-    scene = contest(models, look=True).run([path])
+    scene = contest(contestants, look=True).run([path])
     chart = evaluation_page(scene).partition("PSNR of each band</h3>")[2]
     assert chart.count("<polyline") == 2 * 2
 
 
-def test_the_page_believes_no_name(truth, models, tmp_path):
+def test_the_page_believes_no_name(truth, contestants, tmp_path):
     scene = tmp_path / "a<b>&'\"x.hdr"
     written(scene, truth[1])
-    text = evaluation_page(contest(models, look=True).run([scene]))
+    text = evaluation_page(contest(contestants, look=True).run([scene]))
     check_page(text)
     assert "a<b>" not in text
 

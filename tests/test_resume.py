@@ -21,32 +21,33 @@ from pdenet_cli.formats import raw
 from pdenet_cli.models import bicubic_model, load_model
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.summaries import Question
-from pdenet_cli.tools import delivery, sharpen
+from pdenet_cli.tools import delivery
+from pdenet_cli.tools.job import Job, Settings
 from tests.command import start, wait_for_tile
 from tests.conftest import with_room_for
 
 
 def test_a_new_run_clears_away_what_a_broken_off_one_left_of_other_maps(pdenet, scene, models, tmp_path):
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    settings = sharpen.Settings(tile=8, maps=("std", "share"))
-    run = sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings).run()
+    settings = Settings(tile=8, maps=("std", "share"))
+    run = Job(scene, tmp_path / "fine.hdr", posterior, settings).run()
     next(run), next(run)
     run.close()
     (tmp_path / ".fine_other.img.partial").touch()  # somebody else's
     assert len(list(tmp_path.glob(".fine_s*.partial"))) >= 4
-    list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, sharpen.Settings(overwrite=True)).run())
+    list(Job(scene, tmp_path / "fine.hdr", posterior, Settings(overwrite=True)).run())
     assert [path.name for path in tmp_path.glob(".*")] == [".fine_other.img.partial"]
 
 
 def test_the_partial_file_of_another_run_is_left_alone(scene, models, tmp_path):
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    settings = sharpen.Settings(tile=8, maps=("std",))
-    run = sharpen.Job(scene, tmp_path / "fine.tif", posterior, settings).run()
+    settings = Settings(tile=8, maps=("std",))
+    run = Job(scene, tmp_path / "fine.tif", posterior, settings).run()
     next(run), next(run)
     run.close()
-    other = sharpen.Job(scene, tmp_path / "fine_std.tif", posterior, sharpen.Settings(tile=8)).run()
+    other = Job(scene, tmp_path / "fine_std.tif", posterior, Settings(tile=8)).run()
     next(other), next(other)
-    list(sharpen.Job(scene, tmp_path / "fine.tif", posterior, sharpen.Settings(overwrite=True)).run())
+    list(Job(scene, tmp_path / "fine.tif", posterior, Settings(overwrite=True)).run())
     list(other)
     assert (tmp_path / "fine_std.tif").exists()
 
@@ -55,19 +56,19 @@ def test_the_partial_file_of_another_run_is_left_alone(scene, models, tmp_path):
 def test_a_strange_journal_is_no_more_than_no_journal(scene, models, tmp_path, told):
     (tmp_path / ".fine.journal").write_text(told + "\n")
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    list(sharpen.Job(scene, tmp_path / "fine.hdr", posterior, sharpen.Settings()).run())
+    list(Job(scene, tmp_path / "fine.hdr", posterior, Settings()).run())
     assert (tmp_path / "fine.hdr").exists()
 
 
 def test_what_a_format_cannot_hold_is_refused_before_a_broken_off_run_is_touched(scene, models, tmp_path):
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    run = sharpen.Job(scene, tmp_path / "fine.bip", posterior, sharpen.Settings(tile=8)).run()
+    run = Job(scene, tmp_path / "fine.bip", posterior, Settings(tile=8)).run()
     next(run), next(run)
     run.close()
     (tmp_path / "fine.img").touch()
     parts = sorted(tmp_path.glob(".fine*"))
     with pytest.raises(OutputError, match=r"fine\.img would be read as a part of fine\.hdr"):
-        sharpen.Job(scene, tmp_path / "fine.bip", posterior, sharpen.Settings(tile=8, resume=True))
+        Job(scene, tmp_path / "fine.bip", posterior, Settings(tile=8, resume=True))
     assert sorted(tmp_path.glob(".fine*")) == parts
 
 
@@ -92,15 +93,15 @@ def test_a_killed_run_resumes_to_the_same_bytes(pdenet, scene, models, tmp_path)
 
 def test_a_page_that_cannot_be_written_is_written_by_resume(scene, models, tmp_path, monkeypatch):
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    settings = sharpen.Settings(cube=False, maps=("std",), page=True)
-    job = sharpen.Job(scene, tmp_path / "m.hdr", posterior, settings)
+    settings = Settings(cube=False, maps=("std",), page=True)
+    job = Job(scene, tmp_path / "m.hdr", posterior, settings)
     with monkeypatch.context() as patched:
         patched.setattr(delivery, "write_page", Mock(side_effect=OSError(errno.ENOSPC, "No space left")))
         with pytest.raises(
             OutputError, match=r"No space left.*The finished tiles are kept: continue with --resume"
         ):
             list(job.run())
-    again = sharpen.Job(scene, tmp_path / "m.hdr", posterior, dataclasses.replace(settings, resume=True))
+    again = Job(scene, tmp_path / "m.hdr", posterior, dataclasses.replace(settings, resume=True))
     list(again.run())
     assert all(Path(path).exists() for path in again.report.outputs.values())
     assert {"page", "picture", "mean", "std", "std_merged"} == set(again.report.outputs)
@@ -142,15 +143,15 @@ def test_a_scene_of_pictures_is_the_same_whatever_lies_beside_them(tmp_path):
         (folder / f"s_{number}.png").write_bytes(imagecodecs.png_encode(band))
     posterior = Posterior(bicubic_model(2), 1)
     (folder / "notes").symlink_to("/proc/self/mem")  # which nobody can read
-    run = sharpen.Job(folder, folder / "fine.tif", posterior, sharpen.Settings(tile=6)).run()
+    run = Job(folder, folder / "fine.tif", posterior, Settings(tile=6)).run()
     next(run)
     next(run)
     run.close()
-    again = sharpen.Settings(tile=6, resume=True)
-    steps = sharpen.Job(folder, folder / "fine.tif", posterior, again).run()
+    again = Settings(tile=6, resume=True)
+    steps = Job(folder, folder / "fine.tif", posterior, again).run()
     assert next(steps) == (1, 4)
     list(steps)
-    assert list(sharpen.Job(folder, folder / "fine.tif", posterior, again).run()) == []  # finished
+    assert list(Job(folder, folder / "fine.tif", posterior, again).run()) == []  # finished
     told = json.loads((folder / "fine.report.json").read_text())["job"]
     assert set(told["inputs"]) == {"s_0.png", "s_1.png", "s_2.png"}
 
@@ -159,7 +160,7 @@ def test_a_scene_of_pictures_is_the_same_whatever_lies_beside_them(tmp_path):
 def test_what_is_done_stays_where_the_scene_cannot_be_read_for_a_while(make_cube, tmp_path, monkeypatch, done):
     scene, _ = make_cube("a.tif", rows=24, columns=12)
     posterior, out = Posterior(bicubic_model(2), 1), tmp_path / "fine.tif"
-    job = sharpen.Job(scene, out, posterior, sharpen.Settings(tile=6))
+    job = Job(scene, out, posterior, Settings(tile=6))
     read, count = job.source.read, []
 
     def failing(*words):
@@ -172,10 +173,10 @@ def test_what_is_done_stays_where_the_scene_cannot_be_read_for_a_while(make_cube
     with pytest.raises(FormatError, match="continue with --resume" if done else r"error\)\.$"):
         list(job.run())
     assert bool(list(tmp_path.glob(".*"))) == bool(done)
-    again = sharpen.Job(scene, out, posterior, sharpen.Settings(tile=6, resume=True))
+    again = Job(scene, out, posterior, Settings(tile=6, resume=True))
     assert bool(next(iter(again.run()))[0]) == bool(done)
-    list(sharpen.Job(scene, out, posterior, sharpen.Settings(tile=6, resume=True)).run())
-    list(sharpen.Job(scene, tmp_path / "whole.tif", posterior, sharpen.Settings()).run())
+    list(Job(scene, out, posterior, Settings(tile=6, resume=True)).run())
+    list(Job(scene, tmp_path / "whole.tif", posterior, Settings()).run())
     with open_cube(out) as one, open_cube(tmp_path / "whole.tif") as other:
         np.testing.assert_array_equal(one.read(), other.read())
 
@@ -196,18 +197,18 @@ def test_what_is_done_stays_where_the_disk_fills_up(make_cube, tmp_path, monkeyp
         patched.setattr(Cube, "write", failing)
         says = "kept: continue with --resume" if done else "No partial file was left"
         with pytest.raises(OutputError, match=rf"cannot be written \(No space left on device\)\. .*{says}\.$"):
-            list(sharpen.Job(scene, out, posterior, sharpen.Settings(tile=6)).run())
+            list(Job(scene, out, posterior, Settings(tile=6)).run())
     assert bool(list(tmp_path.glob(".*"))) == bool(done)
-    again = sharpen.Settings(tile=6, resume=True)
+    again = Settings(tile=6, resume=True)
     if done:  # still no room, which is met on opening what there is
         with monkeypatch.context() as patched:
             patched.setattr(raw, "_reserved", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
             with pytest.raises(OutputError, match=r"No space left.* kept: continue with --resume\.$"):
-                list(sharpen.Job(scene, out, posterior, again).run())
-    steps = sharpen.Job(scene, out, posterior, again).run()
+                list(Job(scene, out, posterior, again).run())
+    steps = Job(scene, out, posterior, again).run()
     assert next(steps) == (done, 8)
     list(steps)
-    list(sharpen.Job(scene, tmp_path / "whole.tif", posterior, sharpen.Settings()).run())
+    list(Job(scene, tmp_path / "whole.tif", posterior, Settings()).run())
     assert out.read_bytes() == (tmp_path / "whole.tif").read_bytes()
 
 
@@ -224,7 +225,7 @@ def test_a_run_is_resumed_by_another_name_of_its_files_and_not_in_another_format
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
 
     def go_on(name):
-        return sharpen.Job(scene, tmp_path / name, posterior, sharpen.Settings(tile=8, resume=True)).run()
+        return Job(scene, tmp_path / name, posterior, Settings(tile=8, resume=True)).run()
 
     run = go_on("fine.hdr")
     for _ in range(4):
@@ -241,15 +242,15 @@ def test_a_run_is_resumed_by_another_name_of_its_files_and_not_in_another_format
 def broken_off(scene, models, tmp_path):
     """A run that stopped in its middle, and a function that goes on with it; what was said is returned."""
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    run = sharpen.Job(scene, tmp_path / "fine.hdr", posterior, sharpen.Settings(tile=8)).run()
+    run = Job(scene, tmp_path / "fine.hdr", posterior, Settings(tile=8)).run()
     for _ in range(4):
         next(run)
     run.close()
 
     def go_on(**changes):
         said = []
-        settings = sharpen.Settings(**{"tile": 8, "resume": True} | changes)
-        job = sharpen.Job(scene, tmp_path / "fine.hdr", posterior, settings)
+        settings = Settings(**{"tile": 8, "resume": True} | changes)
+        job = Job(scene, tmp_path / "fine.hdr", posterior, settings)
         first = next(steps := job.run(said.append))
         list(steps)
         return first, said
@@ -294,7 +295,7 @@ def test_only_the_run_that_was_broken_off_is_resumed(scene, models, tmp_path, se
 
     def run(settings, draws):
         posterior = Posterior(model, **{"samples": 2} | draws)
-        return sharpen.Job(scene, out, posterior, sharpen.Settings(**{"maps": ("std",)} | settings)).run()
+        return Job(scene, out, posterior, Settings(**{"maps": ("std",)} | settings)).run()
 
     begun = run({}, {})
     next(begun)
@@ -317,7 +318,7 @@ def test_a_scene_that_is_read_in_another_way_is_another_run(tmp_path, changed, w
     asked = {"variable": "a", "axes": "brc", "tile": 6}
 
     def run(name, **changes):
-        return sharpen.Job(scene, tmp_path / name, posterior, sharpen.Settings(**asked | changes)).run()
+        return Job(scene, tmp_path / name, posterior, Settings(**asked | changes)).run()
 
     begun = run("fine.tif")
     next(begun), next(begun)
@@ -337,13 +338,13 @@ def test_a_scene_that_is_read_in_another_way_is_another_run(tmp_path, changed, w
 def test_what_is_done_is_not_done_again(make_cube, tmp_path, monkeypatch):
     scene, _ = make_cube("a.tif", rows=24, columns=12)
     posterior, out = Posterior(bicubic_model(2), 1), tmp_path / "fine.tif"
-    run = sharpen.Job(scene, out, posterior, sharpen.Settings(tile=6)).run()
+    run = Job(scene, out, posterior, Settings(tile=6)).run()
     for _ in range(6):
         next(run)
     run.close()
     samples = Mock(side_effect=posterior.samples)
     monkeypatch.setattr(posterior, "samples", samples)
-    steps = sharpen.Job(scene, out, posterior, sharpen.Settings(tile=6, resume=True)).run()
+    steps = Job(scene, out, posterior, Settings(tile=6, resume=True)).run()
     assert list(steps) == [(5, 8), (6, 8), (7, 8), (8, 8)]
     assert samples.call_count == 3
 
@@ -353,11 +354,11 @@ def test_a_run_goes_on_in_a_format_that_orders_the_axes_of_a_scene_anew(suffix, 
     if suffix == "zarr":
         pytest.importorskip("zarr")
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    list(sharpen.Job(scene, tmp_path / f"whole.{suffix}", posterior, sharpen.Settings(tile=8)).run())
-    run = sharpen.Job(scene, tmp_path / f"fine.{suffix}", posterior, sharpen.Settings(tile=8)).run()
+    list(Job(scene, tmp_path / f"whole.{suffix}", posterior, Settings(tile=8)).run())
+    run = Job(scene, tmp_path / f"fine.{suffix}", posterior, Settings(tile=8)).run()
     next(run), next(run), next(run)
     run.close()
-    again = sharpen.Job(scene, tmp_path / f"fine.{suffix}", posterior, sharpen.Settings(tile=8, resume=True))
+    again = Job(scene, tmp_path / f"fine.{suffix}", posterior, Settings(tile=8, resume=True))
     rest = again.run()
     assert next(rest)[0] > 0
     list(rest)

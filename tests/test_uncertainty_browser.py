@@ -11,7 +11,8 @@ from pdenet_cli.pages import overview as overviews
 from pdenet_cli.pages.overview import Overview
 from pdenet_cli.pages.uncertainty import uncertainty_page
 from tests.browser import Browser, needs_browser
-from tests.uncertainty_pages import BOTH, COLUMNS, FACTS, ROWS, SCALE, WAVES, in_memory, some_cubes, spectra_with
+from tests.cubes import in_memory
+from tests.uncertainty_pages import BOTH, COLUMNS, FACTS, ROWS, SCALE, WAVES, some_cubes, spectra_with
 
 
 @pytest.fixture(scope="module")

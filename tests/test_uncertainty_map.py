@@ -15,7 +15,8 @@ from pdenet_cli.pages.map_picture import map_png
 from pdenet_cli.pages.overview import round_levels, shares_above
 from pdenet_cli.pages.uncertainty import share_text
 from pdenet_cli.picture import coloured
-from tests.uncertainty_pages import COLUMNS, ROWS, in_memory, page_of, some_cubes
+from tests.cubes import in_memory
+from tests.uncertainty_pages import COLUMNS, ROWS, page_of, some_cubes
 
 # Levels.
 

@@ -273,7 +273,7 @@ def test_a_table_that_ends_below_one_sigma_still_tells_coverage_and_width(scene,
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory):
+def judged_models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(0)
     config = dataclasses.replace(CONFIGS["tiny"], stages=1, units=3, mask_start=0.6)
@@ -303,15 +303,19 @@ def truths(tmp_path_factory):
     return paths
 
 
-def contest(models, names, samples=(4,), **settings):
+def contest(judged_models, names, samples=(4,), **settings):
     return Benchmark(
-        [models.get(name, name) for name in names], samples, 0, "cpu", TruthSettings(uncertainty=True, **settings)
+        [judged_models.get(name, name) for name in names],
+        samples,
+        0,
+        "cpu",
+        TruthSettings(uncertainty=True, **settings),
     )
 
 
 @pytest.fixture(scope="module")
-def evaluated(models, truths):
-    return contest(models, ("calibrated", "bare", "plain")).run(truths)
+def evaluated(judged_models, truths):
+    return contest(judged_models, ("calibrated", "bare", "plain")).run(truths)
 
 
 def test_every_model_with_samples_is_judged_and_the_others_are_only_scored(evaluated):
@@ -329,7 +333,7 @@ def test_every_model_with_samples_is_judged_and_the_others_are_only_scored(evalu
     assert len(found) == 2 * (1 + 3)  # each scene and each of its bands
 
 
-def test_coverage_and_its_unit_agree_wherever_they_are_told(evaluated, pdenet, models, truths):
+def test_coverage_and_its_unit_agree_wherever_they_are_told(evaluated, pdenet, judged_models, truths):
     told = json.loads(json.dumps(evaluated.to_dict()))
     coverage = told["scenes"][0]["uncertainty"]["calibrated"]["values"]["interval coverage"]
     assert 0 < coverage <= 1
@@ -342,15 +346,15 @@ def test_coverage_and_its_unit_agree_wherever_they_are_told(evaluated, pdenet, m
     page = evaluation_page(evaluated)
     assert "<th>coverage<span>%</span></th><th>width<span>the file&#x27;s units</span></th>" in page
     assert f"<td>{100 * coverage:.1f}</td>" in page
-    words = ("--model", models["calibrated"], "--uncertainty", "--samples", 4)
+    words = ("--model", judged_models["calibrated"], "--uncertainty", "--samples", 4)
     lines = pdenet("evaluate", *words, truths[0]).stdout.splitlines()
     heads = next(i for i, line in enumerate(lines) if line.split()[:2] == ["coverage", "width"])
     assert lines[heads + 1].split()[:5] == ["scene", "%", "the", "file's", "units"]
     assert lines[heads + 2].split()[1] == f"{100 * coverage:.1f}"
 
 
-def test_scores_are_those_of_an_evaluation_without_uncertainty(evaluated, models, truths):
-    plain = Benchmark([models["bare"]], (4,), 0, "cpu", TruthSettings()).run(truths)
+def test_scores_are_those_of_an_evaluation_without_uncertainty(evaluated, judged_models, truths):
+    plain = Benchmark([judged_models["bare"]], (4,), 0, "cpu", TruthSettings()).run(truths)
     assert plain.means()["bare"] == pytest.approx(evaluated.means()["bare"])
     assert plain.to_dict()["uncertainty"] == {}
 
@@ -370,28 +374,31 @@ def test_means_leave_out_what_a_scene_has_not(evaluated):
     assert mean_trust([one, gap])["AUSE"] == one.values["AUSE"]
 
 
-def test_what_is_promised_is_said_of_the_level_that_is_asked_for(models, truths):
-    told = contest(models, ("calibrated",), level=0.8).run(truths[:1]).to_dict()
+def test_what_is_promised_is_said_of_the_level_that_is_asked_for(judged_models, truths):
+    told = contest(judged_models, ("calibrated",), level=0.8).run(truths[:1]).to_dict()
     assert told["level"] == 0.8
     assert told["models"]["calibrated"]["guarantee"].startswith("The 80% interval")
 
 
-def test_another_number_of_samples_than_the_calibrations_is_told(models, truths):
-    (note,) = contest(models, ("calibrated",), (2,)).run(truths[:1]).notes
+def test_another_number_of_samples_than_the_calibrations_is_told(judged_models, truths):
+    (note,) = contest(judged_models, ("calibrated",), (2,)).run(truths[:1]).notes
     assert "calibrated with 4 samples" in note
 
 
-def test_the_level_is_that_of_the_calibration_where_none_is_asked_for(models):
-    levels = {names: contest(models, names).level for names in (("modest",), ("modest", "calibrated"), ("bare",))}
+def test_the_level_is_that_of_the_calibration_where_none_is_asked_for(judged_models):
+    levels = {
+        names: contest(judged_models, names).level for names in (("modest",), ("modest", "calibrated"), ("bare",))
+    }
     assert list(levels.values()) == [0.6, 0.6, 0.9]
-    assert contest(models, ("modest",), level=0.5).level == 0.5
-    assert contest(models, ("low", "calibrated")).level == 0.1  # of the levels that both have, the nearest to 0.05
+    assert contest(judged_models, ("modest",), level=0.5).level == 0.5
+    # Of the levels that both have, the nearest to 0.05.
+    assert contest(judged_models, ("low", "calibrated")).level == 0.1
     with pytest.raises(UsageError, match=r"--level 0\.9"):
-        contest(models, ("modest",), level=0.9)
+        contest(judged_models, ("modest",), level=0.9)
 
 
-def test_flips_make_a_network_without_chance_unsure(models, truths):
-    judged = contest(models, ("plain",), (8,), ensemble="flips").run(truths[:1])
+def test_flips_make_a_network_without_chance_unsure(judged_models, truths):
+    judged = contest(judged_models, ("plain",), (8,), ensemble="flips").run(truths[:1])
     assert judged.trusts()["plain"]["<0>.hdr"].values["ENCE"] > 0  # NaN where no sample differs
 
 
@@ -405,9 +412,9 @@ def test_flips_make_a_network_without_chance_unsure(models, truths):
         (("calibrated",), (4,), {"level": 0.9999}, r"calibrated for levels from 0\.1 to 0\.995"),
     ],
 )
-def test_what_cannot_be_judged_is_said_in_a_line(models, names, samples, settings, says):
+def test_what_cannot_be_judged_is_said_in_a_line(judged_models, names, samples, settings, says):
     with pytest.raises(UsageError, match=says):
-        contest(models, names, samples, **settings)
+        contest(judged_models, names, samples, **settings)
 
 
 @pytest.mark.parametrize(
@@ -425,8 +432,8 @@ def test_wrong_options_end_in_a_line(pdenet, truths, arguments, says):
     assert says in ran.stderr
 
 
-def test_the_command_prints_the_tables(pdenet, models, truths):
-    ran = pdenet("evaluate", "--model", models["calibrated"], "--uncertainty", "--samples", 4, *truths)
+def test_the_command_prints_the_tables(pdenet, judged_models, truths):
+    ran = pdenet("evaluate", "--model", judged_models["calibrated"], "--uncertainty", "--samples", 4, *truths)
     assert ran.returncode == 0, ran.stderr
     assert "90.0% intervals" in ran.stdout
     assert "AUSE/random" in ran.stdout

@@ -32,6 +32,7 @@ from pdenet_cli.picture import map_quicklook, quicklook
 from pdenet_cli.report import Report
 from pdenet_cli.tools.page import _notes
 from tests.conftest import calibration
+from tests.cubes import in_memory
 from tests.uncertainty_pages import (
     BOTH,
     COLUMNS,
@@ -39,7 +40,6 @@ from tests.uncertainty_pages import (
     ROWS,
     WAVES,
     facts_in,
-    in_memory,
     page_of,
     some_cubes,
     spectra_with,

@@ -16,16 +16,16 @@ from typer.testing import CliRunner
 
 from pdenet_cli import CubeMeta, Survey, open_cube
 from pdenet_cli.cli import app, sharpening
-from pdenet_cli.cli.sharpening import Draws
+from pdenet_cli.cli.sharpening import PosteriorOptions
 from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.errors import UsageError
 from pdenet_cli.models import bicubic_model, load_model
 from pdenet_cli.picture import HATCH_GREY, NODATA_GREY
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.summaries import Question
+from pdenet_cli.tools.job import Job, Settings
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.tools.naming import output_paths
-from pdenet_cli.tools.sharpen import Job, Settings
 from tests.conftest import PEAK, calibration, on_linux
 from tests.cubes import picture, rewritten, written
 
@@ -281,7 +281,7 @@ def test_as_many_cores_are_used_as_are_asked_for():
     usual = torch.get_num_threads()
     try:
         for asked, used in ((None, usual), (usual + 2, usual + 2), (None, usual + 2)):
-            Draws(4, "bicubic", 1, 0, None, "cpu", asked).posterior()
+            PosteriorOptions(4, "bicubic", 1, 0, None, "cpu", asked).posterior()
             assert torch.get_num_threads() == used
     finally:
         torch.set_num_threads(usual)

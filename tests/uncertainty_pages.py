@@ -6,10 +6,9 @@ import re
 
 import numpy as np
 
-from pdenet_cli import CubeMeta
-from pdenet_cli.cube import Cube
 from pdenet_cli.pages.overview import Spectra
 from pdenet_cli.pages.uncertainty import Facts, MapFacts, from_cubes
+from tests.cubes import in_memory
 
 STD = MapFacts("std", "standard deviation of the samples")
 SHARE = MapFacts("share", "samples that differ", "percent")
@@ -18,11 +17,6 @@ BOTH = dataclasses.replace(FACTS, maps=(STD, SHARE))
 SCALE = 4
 WAVES = (450.0, 500.0, 550.0, 600.0, 650.0, 700.0)
 ROWS, COLUMNS = 40, 60
-
-
-def in_memory(pixels, **meta):
-    pixels = np.asarray(pixels)
-    return Cube("cube", CubeMeta(*pixels.shape, pixels.dtype, **meta), pixels)
 
 
 def some_cubes(rows=ROWS, columns=COLUMNS, bands=6, seed=0):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import rich.console
@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from pdenet_cli.errors import BatchError, PdenetError
+from pdenet_cli.progress import Watch
 
 INTERRUPTED = 130  # the exit code after Ctrl-C
 
@@ -26,7 +27,7 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def tile_progress() -> Iterator[Callable[[str, int, int], None]]:
+def tile_progress() -> Iterator[Watch]:
     """A progress bar on a terminal: a function that is told what is being done, tiles done, and tiles in all."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:

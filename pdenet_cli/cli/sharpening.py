@@ -20,13 +20,13 @@ from pdenet_cli.errors import BatchError, PdenetError, as_pdenet_error
 
 if TYPE_CHECKING:
     from pdenet_cli.posterior import Posterior
-    from pdenet_cli.tools.sharpen import Forecast, Job, Settings
+    from pdenet_cli.tools.job import Forecast, Job, Settings
 
 LOG_EVERY = 60  # seconds between lines of progress where no bar can be shown
 
 
 @dataclass(frozen=True)
-class Draws:
+class PosteriorOptions:
     """The options that choose the model and its samples."""
 
     scale: int | None
@@ -52,7 +52,7 @@ class Draws:
 def sharpen(
     scenes: Sequence[Path],
     output: Path,
-    draws: Draws,
+    options: PosteriorOptions,
     settings: Settings,
     as_json: bool,
     folder: bool = False,
@@ -60,7 +60,7 @@ def sharpen(
     """Sharpen each scene; if one of several fails the others go on, and a table at the end says why."""
     from pdenet_cli.tools.naming import distinct_scenes, output_paths
 
-    posterior = draws.posterior()
+    posterior = options.posterior()
     scenes = distinct_scenes(scenes, settings.variable, settings.axes)
     with _removed_if_empty(output):
         paths = output_paths(scenes, output, posterior.network.scale, folder=folder)
@@ -95,7 +95,7 @@ def _sharpen_each(
     as_json: bool,
 ) -> tuple[list[dict[str, Any]], dict[Path, PdenetError]]:
     """The report or forecast of each scene, and why scenes failed."""
-    from pdenet_cli.tools.sharpen import Job
+    from pdenet_cli.tools.job import Job
 
     told: list[dict[str, Any]] = []
     failed: dict[Path, PdenetError] = {}

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -17,6 +17,12 @@ from rich.progress import BarColumn, Progress, TextColumn
 from pdenet_cli.cli import options
 from pdenet_cli.cli.console import INTERRUPTED, err, out
 from pdenet_cli.cli.parsing import settings_of
+
+if TYPE_CHECKING:
+    from pdenet_cli.tools.train import Event
+    from pdenet_cli.training.loop import ValidationResult
+    from pdenet_cli.training.run import Trained
+    from pdenet_cli.training.trainer import StepResult
 
 
 def train(
@@ -159,7 +165,7 @@ class _Watch:
     def __exit__(self, *_: object) -> None:
         self.progress.stop()
 
-    def __call__(self, event: Any) -> None:
+    def __call__(self, event: Event) -> None:
         from pdenet_cli.tools.train import Note
         from pdenet_cli.training.loop import ValidationResult
 
@@ -170,7 +176,7 @@ class _Watch:
         else:
             self._stepped(event)
 
-    def _validated(self, event: Any) -> None:
+    def _validated(self, event: ValidationResult) -> None:
         scores = event.scores
         rise = scores["psnr"] - scores["bicubic_psnr"]
         self.gain = f"{rise:+.2f} dB"
@@ -182,7 +188,7 @@ class _Watch:
             f"SAM {scores['sam']:.2f}°, bicubic {scores['bicubic_sam']:.2f}°"
         )
 
-    def _stepped(self, event: Any) -> None:
+    def _stepped(self, event: StepResult) -> None:
         now = time.monotonic()
         if self.last and now > self.last:
             self.rate = 0.9 * (self.rate or 1 / (now - self.last)) + 0.1 / (now - self.last)
@@ -202,7 +208,7 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _conclude(trained: Any) -> None:
+def _conclude(trained: Trained) -> None:
     files, spec = trained.files, trained.spec
     if not trained.finished:
         err.print(

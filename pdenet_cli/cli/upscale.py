@@ -9,7 +9,7 @@ import typer
 
 from pdenet_cli.cli import options
 from pdenet_cli.cli.parsing import settings_of
-from pdenet_cli.cli.sharpening import Draws, sharpen
+from pdenet_cli.cli.sharpening import PosteriorOptions, sharpen
 
 
 def upscale(
@@ -61,12 +61,12 @@ def upscale(
 
     A JSON report beside each output records inputs, settings and versions.
     """
-    from pdenet_cli.tools.sharpen import Settings
+    from pdenet_cli.tools.job import Settings
 
-    draws = Draws(scale, model, samples, seed, ensemble, device, threads, mixtures)
+    of_posterior = PosteriorOptions(scale, model, samples, seed, ensemble, device, threads, mixtures)
     maps = None if with_uncertainty else ()
     settings = settings_of(Settings, context, maps=maps, forecast=dry_run)
-    sharpen(scenes, output, draws, settings, as_json)
+    sharpen(scenes, output, of_posterior, settings, as_json)
 
 
 def uncertainty(
@@ -140,10 +140,10 @@ def uncertainty(
     named SCENE_MAP and SCENE_MAP_merged; a JSON report says what they show.
     """
     from pdenet_cli.summaries import Question
-    from pdenet_cli.tools.sharpen import Settings
+    from pdenet_cli.tools.job import Settings
 
-    draws = Draws(scale, model, samples, seed, ensemble, device, threads, mixtures)
+    of_posterior = PosteriorOptions(scale, model, samples, seed, ensemble, device, threads, mixtures)
     question = Question(levels, level, tolerance)
     names = tuple(maps) if maps else None
     settings = settings_of(Settings, context, cube=False, maps=names, question=question, forecast=dry_run)
-    sharpen(scenes, output, draws, settings, as_json, folder=True)
+    sharpen(scenes, output, of_posterior, settings, as_json, folder=True)

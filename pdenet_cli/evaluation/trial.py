@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from pdenet_cli.inference import Layer, Sink, super_resolve
 from pdenet_cli.memory import usable_memory
 from pdenet_cli.networks import Draw
 from pdenet_cli.posterior import Posterior
+from pdenet_cli.progress import Say, WatchTiles
 from pdenet_cli.summaries import Summary
 
 BAND_VALUES = 1 << 26  # values of the truth that are degraded at once
@@ -72,8 +73,8 @@ def sharpen_coarse(
     posterior: Posterior,
     outputs: Sequence[tuple[Summary, Sink]],
     memory: int | None = None,
-    watch: Callable[[int, int], None] = lambda done, total: None,
-    say: Callable[[str], None] = lambda text: None,
+    watch: WatchTiles = lambda done, total: None,
+    say: Say = lambda text: None,
     *,
     whole_spectra: bool = False,
 ) -> None:

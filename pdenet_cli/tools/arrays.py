@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from pdenet_cli.errors import UsageError
 from pdenet_cli.gathering import halo_for
 from pdenet_cli.inference import super_resolve
 from pdenet_cli.posterior import Posterior, require_posterior
+from pdenet_cli.progress import WatchTiles
 from pdenet_cli.reading import Reading
 from pdenet_cli.summaries import USUAL, Question
 from pdenet_cli.tools.maps import Maps
@@ -29,7 +30,7 @@ def sharpen(
     value_range: tuple[float, float] | None = None,
     nodata: float | None = None,
     memory: int | None = None,
-    watch: Callable[[int, int], None] = lambda done, total: None,
+    watch: WatchTiles = lambda done, total: None,
 ) -> dict[str, NDArray[np.float32]]:
     """The finer cube of `pixels`, (bands, rows, columns), as "mean", and the maps that are asked for.
 

@@ -24,9 +24,10 @@ from pdenet_cli.evaluation.view import View
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, choose_device, find_model, load_model
 from pdenet_cli.posterior import Posterior
+from pdenet_cli.progress import Say, Watch
 from pdenet_cli.summaries import MEAN
 from pdenet_cli.tools.evaluate import scene_result, seconds_since
-from pdenet_cli.tools.truths import Say, TruthSettings, Watch, first_repeated, open_truth, trained_on, truth_view
+from pdenet_cli.tools.truths import TruthSettings, first_repeated, open_truth, trained_on, truth_view
 
 StudyScores = dict[study.DrawSet, study.Scores]
 

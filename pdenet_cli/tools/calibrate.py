@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,8 +28,9 @@ from pdenet_cli.models import (
     training_tensors,
 )
 from pdenet_cli.posterior import Posterior
+from pdenet_cli.progress import Say, Watch, WatchTiles
 from pdenet_cli.report import hashes
-from pdenet_cli.tools.truths import Say, TruthSettings, Watch, first_repeated, open_truth, trained_on, truth_view
+from pdenet_cli.tools.truths import TruthSettings, first_repeated, open_truth, trained_on, truth_view
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ def _scene_ratios(
     posterior: Posterior,
     degradation: Degradation,
     settings: TruthSettings,
-    watch: Callable[[int, int], None],
+    watch: WatchTiles,
     say: Say,
 ) -> ErrorRatios:
     """The error ratios of the samples' mean on one scene."""

@@ -36,8 +36,8 @@ class Maps:
         self.by_default = names is None
         nothing = names is not None and not names and question.tolerance is None
         self.calibration = None if nothing else Calibration.of(posterior.model.spec)
-        own = None if self.calibration is None else self.calibration.level
-        level = own if question.level is None else question.level
+        usual_level = None if self.calibration is None else self.calibration.level
+        level = usual_level if question.level is None else question.level
         self.question = replace(question, calibration=self.calibration, level=level)
         wanted = self._default_names() if names is None else names
         self.names = tuple(dict.fromkeys((*wanted, *(() if question.tolerance is None else ("risk",)))))
@@ -65,23 +65,23 @@ class Maps:
 
     def facts(self) -> dict[str, Any]:
         """The parameters of the maps and the guarantee of the calibration, for the report."""
-        q, told = self.question, self.calibration
+        q, calibration = self.question, self.calibration
         asked: dict[str, Any] = {
             "levels": q.grey_levels,
             "level": q.level,
             "tolerance": q.tolerance,
             "calibration": None,
         }
-        if told is None or not self._uses_calibration:
+        if calibration is None or not self._uses_calibration:
             return asked
         assert q.level is not None
         promise = {
-            "certified": told.certified_at(q.level),
-            "delta": told.delta,
-            "scenes": len(told.scenes),
-            "samples": told.samples,
-            "ensemble": told.ensemble,
-            "guarantee": told.promise(q.level),
+            "certified": calibration.certified_at(q.level),
+            "delta": calibration.delta,
+            "scenes": len(calibration.scenes),
+            "samples": calibration.samples,
+            "ensemble": calibration.ensemble,
+            "guarantee": calibration.promise(q.level),
         }
         return asked | {"calibration": promise}
 
@@ -92,8 +92,9 @@ class Maps:
             return (f"{name} is not calibrated, so there are no intervals; see pdenet calibrate.",)
         if self.calibration is None or not self._uses_calibration:
             return ()
-        own = self.posterior
-        return tuple(self.calibration.misfits(len(own), own.ensemble, mixtures=own.most_mixtures))
+        posterior = self.posterior
+        met = self.calibration.misfits(len(posterior), posterior.ensemble, mixtures=posterior.most_mixtures)
+        return tuple(met)
 
     def statistics(self, cubes: Mapping[str, Cube], radiometry: Radiometry) -> dict[str, Any]:
         """Mean, median and shares of the scene above some levels, for each merged map and for interval widths."""
@@ -151,7 +152,9 @@ class Maps:
         numbers = summary.unit in ("value", "spread")
         says = summary.describe(self.question)
         foreign = SCENE_ATTRIBUTES if numbers else SCENE_ATTRIBUTES + UNIT_ATTRIBUTES
-        own = {"description": f"{summary.name}: {says}"} | ({} if numbers else {"units": UNIT_TEXTS[summary.unit]})
+        attributes = {"description": f"{summary.name}: {says}"}
+        if not numbers:
+            attributes["units"] = UNIT_TEXTS[summary.unit]
         meta = replace(
             fine,
             dtype=np.dtype("<f4"),
@@ -160,7 +163,7 @@ class Maps:
             gains=fine.gains if numbers else None,
             reflectance_scale=fine.reflectance_scale if numbers else None,
             variable=summary.name,
-            extra={name: value for name, value in fine.extra.items() if name.lower() not in foreign} | own,
+            extra={name: value for name, value in fine.extra.items() if name.lower() not in foreign} | attributes,
         )
         if not merged:
             return meta

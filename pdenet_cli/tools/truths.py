@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,10 @@ from pdenet_cli.formats.output import refuse_scenes
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import ModelSpec
 from pdenet_cli.posterior import ENSEMBLES
+from pdenet_cli.progress import Say
 from pdenet_cli.reading import Reading
 from pdenet_cli.report import versions
 from pdenet_cli.training.data import held_out, sha256_of
-
-Watch = Callable[[str, int, int], None]  # what is being done, tiles done, tiles in all
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ class Trainer:
         self.masked = False  # the warm-up: no masks, no rival
 
     @property
-    def opponent(self) -> Learner[Rival] | None:
+    def active_rival(self) -> Learner[Rival] | None:
         """The rival, once the warm-up is over."""
         return self.rival if self.masked else None
 
@@ -160,8 +160,8 @@ class Trainer:
         loss = self._gradients(now)
         self.processes.sum([loss])
         norm = self.learner.clip(self.processes, self.recipe.clip, self.scaler)
-        if self.opponent is not None:
-            norm = math.hypot(norm, self.opponent.clip(self.processes, self.recipe.clip))
+        if self.active_rival is not None:
+            norm = math.hypot(norm, self.active_rival.clip(self.processes, self.recipe.clip))
         value = float(loss)
         # fp16 gradients overflow at times: the scaler skips such a step.
         if not math.isfinite(value) or not (math.isfinite(norm) or self.scaler.is_enabled()):
@@ -183,35 +183,21 @@ class Trainer:
     def _gradients(self, now: Moment) -> Tensor:
         """Accumulate the gradients of this process's patches; returns its share of the loss."""
         self.network.zero_grad()
-        rival = None if self.opponent is None else self.opponent.module
+        rival = None if self.active_rival is None else self.active_rival.module
         if rival is not None:
             rival.zero_grad()
         total = torch.zeros((), device=self.device)
         batch = self.recipe.batch
         patches = [self.patches(self.step, index) for index in self.processes.share(batch)]
         for group in self._groups(patches):
-            high = torch.stack([patch.high for patch in group]).to(self.degrading_device)
-            low = torch.cat([self.degradation(h[None], p.generator) for h, p in zip(high, group, strict=True)])
-            inputs = torch.stack(
-                [patch.network_input(self.degradation, x) for patch, x in zip(group, low, strict=True)]
-            )
-            high, low, inputs = (x.to(self.device) for x in (high, low, inputs))
+            high, low, inputs = self._inputs(group)
             draws = self._draws(group, now.temperature)
             if draws is not None and len(draws) > len(group):
                 high, low, inputs = (x.repeat_interleave(PAIR, dim=0) for x in (high, low, inputs))
             with torch.autocast(self.device.type, self.half, enabled=self.half is not None):
                 estimate = self.network(inputs, draws)
             estimate = estimate.float()
-            loss = self.network.loss(estimate, high, low, self.recipe.consistency, rival)
-            if len(estimate) > len(group):
-                first, second = estimate[::PAIR], estimate[1::PAIR]
-                loss = loss - self.recipe.energy / 2 * (first - second).abs().mean()
-            if self.recipe.spectral and estimate.shape[1] > 1:
-                loss = loss + self.recipe.spectral * (estimate - high).diff(dim=1).abs().mean()
-            if self.recipe.balance:
-                # The mean |error| favours medians, which are too dark where bright spots are rare.
-                local = F.avg_pool2d(estimate - high, BALANCE_SIDE * self.network.scale)
-                loss = loss + self.recipe.balance * local.abs().mean()
+            loss = self._loss(estimate, high, low, rival, paired=len(estimate) > len(group))
             loss = loss * len(group) / batch
             torch.autograd.backward(self.scaler.scale(loss))
             total += loss.detach()
@@ -220,6 +206,29 @@ class Trainer:
                 torch.autograd.backward(rival.loss(estimate.detach(), high) * len(group) / batch)
                 rival.requires_grad_(False)  # no gradients of its own while the network learns
         return total
+
+    def _inputs(self, group: list[Patch]) -> tuple[Tensor, Tensor, Tensor]:
+        """The patches of a group at high and at low resolution, and what the network sees of the latter."""
+        high = torch.stack([patch.high for patch in group]).to(self.degrading_device)
+        low = torch.cat([self.degradation(h[None], p.generator) for h, p in zip(high, group, strict=True)])
+        inputs = torch.stack(
+            [patch.network_input(self.degradation, x) for patch, x in zip(group, low, strict=True)]
+        )
+        return high.to(self.device), low.to(self.device), inputs.to(self.device)
+
+    def _loss(self, estimate: Tensor, high: Tensor, low: Tensor, rival: Rival | None, *, paired: bool) -> Tensor:
+        """The loss of the network on a group; `paired`: the two draws of a patch follow one another."""
+        loss = self.network.loss(estimate, high, low, self.recipe.consistency, rival)
+        if paired:
+            first, second = estimate[::PAIR], estimate[1::PAIR]
+            loss = loss - self.recipe.energy / 2 * (first - second).abs().mean()
+        if self.recipe.spectral and estimate.shape[1] > 1:
+            loss = loss + self.recipe.spectral * (estimate - high).diff(dim=1).abs().mean()
+        if self.recipe.balance:
+            # The mean |error| favours medians, which are too dark where bright spots are rare.
+            local = F.avg_pool2d(estimate - high, BALANCE_SIDE * self.network.scale)
+            loss = loss + self.recipe.balance * local.abs().mean()
+        return loss
 
     def _groups(self, patches: list[Patch]) -> Iterator[list[Patch]]:
         if self.one_by_one:
@@ -239,9 +248,9 @@ class Trainer:
         self.learner.set_rate(now.rate * self.recipe.lr)
         self.scaler.step(self.learner.adam)
         self.scaler.update()
-        if self.opponent is not None:
-            self.opponent.set_rate(now.rate * self.recipe.lr)
-            self.opponent.adam.step()
+        if self.active_rival is not None:
+            self.active_rival.set_rate(now.rate * self.recipe.lr)
+            self.active_rival.adam.step()
         with torch.no_grad():
             for chance in self.chances:
                 chance.clamp_(*self.recipe.chances)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,7 @@ from pdenet_cli.gathering import halo_for
 from pdenet_cli.inference import super_resolve
 from pdenet_cli.mixtures import enough_bands
 from pdenet_cli.posterior import Posterior, require_posterior
+from pdenet_cli.progress import Say
 from pdenet_cli.reading import Reading
 from pdenet_cli.report import Report, finite, hashes, versions
 from pdenet_cli.summaries import USUAL, Question
@@ -134,12 +135,12 @@ class Job:
             raise UsageError(f"--halo {halo}: {met}; in pieces its results would be wrong. Leave out --halo.")
         return halo
 
-    def run(self, say: Callable[[str], None] = lambda text: None) -> Iterator[tuple[int, int]]:
+    def run(self, say: Say = lambda text: None) -> Iterator[tuple[int, int]]:
         """Write all outputs; yields (tiles done, tiles in all). Afterwards `report` is set."""
         with self:
             yield from self._run(say)
 
-    def _run(self, say: Callable[[str], None]) -> Iterator[tuple[int, int]]:
+    def _run(self, say: Say) -> Iterator[tuple[int, int]]:
         started = time.monotonic()
         for note in self._notes():
             say(note)
@@ -157,7 +158,7 @@ class Job:
             left = KEPT if delivery.journal.path.exists() else None
             raise unwritable(delivery.report_path.parent, error, left) from error
 
-    def _work(self, job: dict[str, Any], started: float, say: Callable[[str], None]) -> Iterator[tuple[int, int]]:
+    def _work(self, job: dict[str, Any], started: float, say: Say) -> Iterator[tuple[int, int]]:
         interrupted = self._interrupted(job, say) if self.settings.resume else None
         steps: list[str] = []
         if interrupted is None or COMPLETE not in interrupted[1]:
@@ -184,9 +185,7 @@ class Job:
     def _tiling(self) -> dict[str, int]:
         return {"tile": self.plan.tile, "depth": self.plan.depth}
 
-    def _interrupted(
-        self, job: dict[str, Any], say: Callable[[str], None]
-    ) -> tuple[dict[str, Any], list[str]] | None:
+    def _interrupted(self, job: dict[str, Any], say: Say) -> tuple[dict[str, Any], list[str]] | None:
         """The job and the finished steps of an interrupted run that this one can continue; None: there is none."""
         interrupted = self.delivery.interrupted(job)
         if interrupted is None or COMPLETE in interrupted[1]:
@@ -216,9 +215,7 @@ class Job:
             in_the_way=() if self.settings.resume else tuple(map(str, self.delivery.in_the_way)),
         )
 
-    def _write_tiles(
-        self, first: int, say: Callable[[str], None]
-    ) -> Generator[tuple[int, int], None, dict[str, dict[str, Any]]]:
+    def _write_tiles(self, first: int, say: Say) -> Generator[tuple[int, int], None, dict[str, dict[str, Any]]]:
         """Write every tile from number `first` on; returns the statistics of the maps."""
         with self.delivery.open_outputs() as cubes:
             layers = self.maps.layers(cubes)
