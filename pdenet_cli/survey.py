@@ -130,6 +130,7 @@ class _Scan:
         self.lows, self.highs = np.full(bands, np.inf), np.full(bands, -np.inf)
         self.read_count = self.invalid_count = 0
         self.sampled: list[tuple[NDArray[np.intp], Pixels]] = []  # (band of each, values)
+        self.generator = np.random.default_rng(0)
 
     @property
     def varies(self) -> NDArray[np.bool_]:
@@ -148,9 +149,12 @@ class _Scan:
         self.invalid_count += pixels.size - values.size
         if values.size:
             step = max(1, values.size * self.parts // PERCENTILE_VALUES)
+            places = np.arange(0, values.size, step)
+            places += self.generator.integers(step, size=places.size)  # else all might come from one column
+            places = np.minimum(places, values.size - 1)
             ends = there.sum((1, 2)).cumsum()  # where each band's values end
-            bands = np.searchsorted(ends, np.arange(0, values.size, step), side="right")
-            self.sampled.append((bands + first, values[::step].copy()))  # a view would keep the whole block
+            bands = np.searchsorted(ends, places, side="right")
+            self.sampled.append((bands + first, values[places]))
 
     def recheck_constant_bands(self, block: Window) -> None:
         """Read the good bands of another block that have been constant so far."""

@@ -38,9 +38,3 @@ def rewritten(path, pixels):
         meta = cube.meta
     with create_cube(path, meta, overwrite=True) as cube:
         cube.write(meta.window, pixels)
-
-
-def in_memory(pixels, **meta):
-    """A cube without a file."""
-    pixels = np.asarray(pixels)
-    return Cube("cube", CubeMeta(*pixels.shape, pixels.dtype, **meta), pixels)

@@ -146,6 +146,22 @@ def test_the_models_own_degradation_makes_the_input(truth, contestants, tmp_path
     assert same.degradation.fwhm == 1.5
 
 
+def test_every_scene_has_its_own_noise_which_follows_the_seed_and_not_the_memory(tmp_path):
+    noises = []
+    for scene, seed, memory in ((0, 0, None), (0, 0, 1), (0, 1, None), (1, 0, None)):
+        path = written(tmp_path / f"{len(noises)}.hdr", smooth(**SIZE, seed=scene).astype("<f4"))
+        with open_cube(path) as cube:
+            whole = view.View.whole(cube)
+            clean, noisy = (
+                trial.make_coarse(whole, Degradation(4, noise=n), seed, memory).cube.read() for n in (0.0, 0.1)
+            )
+        noises.append((noisy - clean).ravel())
+    np.testing.assert_array_equal(noises[0], noises[1])
+    assert np.std(noises[0]) == pytest.approx(0.1, rel=0.1)
+    for other in noises[2:]:
+        assert abs(np.corrcoef(noises[0], other)[0, 1]) < 0.2
+
+
 def test_another_lens_and_noise_than_the_models_own_are_asked_for(truth, contestants):
     path, pixels = truth
     asked = contest(contestants, fwhm=1.5, noise=0.02).run([path])
@@ -158,10 +174,16 @@ def test_another_lens_and_noise_than_the_models_own_are_asked_for(truth, contest
     )
     assert asked.notes[0] in evaluation_page(asked)
     high = torch.from_numpy(pixels[:, :48, :40])
-    low = Degradation(4, "gaussian", 1.5, 0.02)(high, torch.Generator().manual_seed(3))
-    error = (bicubic_up(low, 4).clamp(0, 1) - high).double().square().mean((1, 2))
-    expected = float(-10 * error.log10().mean())
-    assert asked.means()["bicubic"]["MPSNR"] == pytest.approx(expected, abs=1e-3)
+    expected = {}
+    for noise in (0.0, 0.02):
+        low = Degradation(4, "gaussian", 1.5, noise)(high, torch.Generator().manual_seed(3))
+        error = (bicubic_up(low, 4).clamp(0, 1) - high).double().square().mean((1, 2))
+        expected[noise] = float(-10 * error.log10().mean())
+    assert expected[0.0] > expected[0.02] + 0.5  # dB
+    assert asked.means()["bicubic"]["MPSNR"] == pytest.approx(expected[0.02], abs=0.2)
+    assert contest(contestants, fwhm=1.5).run([path]).means()["bicubic"]["MPSNR"] == pytest.approx(
+        expected[0.0], abs=1e-3
+    )
     assert contest(contestants, noise=0.02).degradation == Degradation(4, noise=0.02)
     usual = contest(contestants).run([path])
     assert usual.problem == "x4 bicubic"

@@ -1,7 +1,10 @@
 """The page of `pdenet evaluate`: tables, maps, spectra and curves, as a browser shows them."""
 
 import base64
+import html
 import io
+import json
+import math
 import re
 import subprocess
 from dataclasses import replace
@@ -65,6 +68,12 @@ def test_the_page_says_what_was_compared_and_what_failed(evaluated, truth, conte
     part = evaluation_page(contest(contestants, part="lower-right").run([truth[0]]))
     assert "the lower right quarter, held out from training" in part
     assert "24 x 20 pixels from row 25, column 21" in part
+
+
+def test_how_it_was_made_is_json_also_where_the_nodata_value_is_nan(truth, contestants):
+    text = evaluation_page(contest(contestants, nodata=math.nan).run([truth[0]]))
+    record = html.unescape(re.search("<pre>(.*?)</pre>", text, re.DOTALL)[1])
+    assert json.loads(record, parse_constant=pytest.fail)["nodata"] is None
 
 
 def test_pixels_are_marked_in_the_truth_where_they_are(truth, contestants):

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from pdenet_cli import (
     Cube,
-    CubeMeta,
     Job,
     Posterior,
     Radiometry,
@@ -31,7 +30,7 @@ from pdenet_cli.mixtures import MixedSamples, Mixtures, detail_margin, detail_of
 from pdenet_cli.models import bicubic_model
 from pdenet_cli.summaries import MAPS, MEAN, Question, cropped, mean, std
 from pdenet_cli.tiling import Plan
-from tests.cubes import written
+from tests.cubes import in_memory, written
 from tests.test_inference import QUESTION, make_model
 
 BANDS = 26
@@ -43,10 +42,6 @@ def materials(rows, columns, bands=BANDS, softness=4):
     shares = bicubic_up(torch.from_numpy(rng.random((3, -(-rows // softness), -(-columns // softness)))), softness)
     spectra = 0.1 + rng.random((bands, 3)).cumsum(0) / bands
     return np.tensordot(spectra, shares.numpy(), 1)[:, :rows, :columns].astype(np.float32)
-
-
-def in_memory(pixels, nodata=None):
-    return Cube("scene", CubeMeta(*pixels.shape, pixels.dtype, nodata=nodata), pixels)
 
 
 def mixtures_of(pixels, count=4):
@@ -191,7 +186,9 @@ def test_what_is_known_of_the_bands_comes_from_pixels_with_data():
     holed = whole.copy()
     holed[:, 10:30, :20] = -9
     holed[3, 35:, 35:] = -9
-    made = Mixtures.of(in_memory(holed, -9.0), range(BANDS), dataclasses.replace(ALREADY_UNIT, nodata=-9.0), 4)
+    made = Mixtures.of(
+        in_memory(holed, nodata=-9.0), range(BANDS), dataclasses.replace(ALREADY_UNIT, nodata=-9.0), 4
+    )
     seen = made.mixed(whole)
     np.testing.assert_allclose(seen.mean((1, 2)), 0.3, rtol=0.1)
     own, every = (mixtures._texture(image) for image in (whole - np.tensordot(made.unmix, seen, 1), whole))
@@ -199,7 +196,7 @@ def test_what_is_known_of_the_bands_comes_from_pixels_with_data():
     full = np.full_like(whole, -9)
     full[:, :3, :3] = whole[:, :3, :3]
     nodata = dataclasses.replace(ALREADY_UNIT, nodata=-9.0)
-    assert Mixtures.of(in_memory(full, -9.0), range(BANDS), nodata, 4) is None
+    assert Mixtures.of(in_memory(full, nodata=-9.0), range(BANDS), nodata, 4) is None
 
 
 @pytest.mark.parametrize("share", [0.005, 0.01])

@@ -318,6 +318,13 @@ def test_a_large_scene_is_surveyed_in_parts_that_agree_with_the_whole(tmp_path):
         assert part.top == pytest.approx(Survey.of(cube).top, rel=0.01)
 
 
+def test_the_percentile_is_that_of_all_columns_whatever_the_size_of_the_scene():
+    pixels = np.random.default_rng(0).integers(100, 4000, (8, 1 << 19, 8), dtype="u2")
+    pixels[..., 0] = 5  # dark; every 32nd value, as many as are sampled, would be one of these
+    found = Survey.of(Cube("dark", CubeMeta(*pixels.shape, pixels.dtype), pixels))
+    assert found.top == pytest.approx(np.percentile(pixels, 99.9), rel=0.01)
+
+
 def test_what_a_partial_survey_did_not_see_is_not_taken_for_absent(tmp_path, monkeypatch):
     monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", 3 * 20)  # one row at a time
     pixels = np.random.default_rng(0).uniform(100, 200, (3, 20, 20)).astype("f4")

@@ -1,6 +1,7 @@
 """`pdenet train`: the files it leaves, what it starts from, and that broken and shared runs end as whole ones."""
 
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -340,6 +341,16 @@ def test_only_the_same_run_is_resumed(cubes, tmp_path):
         train(plan(cubes / "a.hdr"), tmp_path / "m.safetensors", resume=True)
     with pytest.raises(UsageError, match=r"recipe zoom differs \(2.0 there, 3 now\)"):
         train(plan(cubes, recipe="fast,zoom=3"), tmp_path / "m.safetensors", resume=True)
+
+
+def test_a_run_whose_nodata_value_is_nan_is_resumed(cubes, tmp_path):
+    path = tmp_path / "m.safetensors"
+    train(plan(cubes, nodata=math.nan, steps=4), path)
+    best = load_model(path).spec
+    assert train(plan(cubes, nodata=float("nan"), steps=4), path, resume=True).spec.steps == best.steps
+    for other in (-1.0, None):
+        with pytest.raises(UsageError, match="data differs"):
+            train(plan(cubes, nodata=other), path, resume=True)
 
 
 def test_a_best_model_that_is_gone_or_anothers_is_made_again(cubes, tmp_path):

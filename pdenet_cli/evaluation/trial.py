@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,6 +41,7 @@ def make_coarse(
 ) -> Coarse:
     """The truth degraded with the rest of its scene, or `alone`; holes are filled as for the network.
 
+    Its noise depends on the seed and on the scene's values: each scene has its own, whatever its name or place.
     `memory` limits how many bands are degraded at once; at least one is.
     """
     scale = degradation.scale
@@ -50,12 +52,16 @@ def make_coarse(
     blur = replace(degradation, noise=0.0)
     values = min(BAND_VALUES, (memory or usable_memory(torch.device("cpu"))) // BYTES_PER_VALUE)
     some = max(1, values // scene.pixels)
+    content = hashlib.sha256(str(seed).encode())
     for start in range(0, bands, some):  # whole bands: no seams
         high, there = seen.read(scene, range(start, min(start + some, bands)))
+        if degradation.noise:
+            for plane, known in zip(high, there, strict=True):
+                content.update(plane[known])
         high = filled_from_edges(high, there, FILL_DEPTH * scale)
         low[start : start + some] = blur(torch.from_numpy(high)).numpy()
     if degradation.noise:
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(int.from_bytes(content.digest()[:8], "big"))
         low += degradation.noise * torch.randn(low.shape, generator=generator).numpy()
     return Coarse(Cube(truth.cube.path, CubeMeta(*low.shape, low.dtype), low), part)
 

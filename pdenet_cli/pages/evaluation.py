@@ -17,6 +17,7 @@ from pdenet_cli.pages.chart import Line, Stroke, legend, line_chart, ordinal, st
 from pdenet_cli.pages.frame import html_page
 from pdenet_cli.pages.trust import trust_charts, trust_tables
 from pdenet_cli.picture import Picture, coloured, data_uri
+from pdenet_cli.report import finite
 
 COLOUR_MAP = "inferno"  # perceptually uniform, with any colour vision and in grey
 
@@ -36,7 +37,7 @@ def evaluation_page(evaluation: Evaluation) -> str:
         *(part for scene in evaluation.scenes for part in _scene(scene, evaluation)),
         *_failed(evaluation.failed),
         "<h2>How it was made</h2>",
-        f"<pre>{escape(json.dumps(evaluation.job, indent=2))}</pre>",
+        f"<pre>{escape(json.dumps(finite(evaluation.job), indent=2))}</pre>",
     ]
     return html_page(title, "evaluation.css", body)
 

@@ -70,9 +70,11 @@ def _identity(spec: ModelSpec) -> dict[str, Any]:
 
     A recipe of an earlier version may lack fields, and may have 0 in fields that no longer exist.
     """
-    names = ("network", "config", "scale", "degradation", "recipe", "seed", "data")
+    names = ("network", "config", "scale", "degradation", "recipe", "seed")
     recipe = {name: value for name, value in spec.recipe.items() if name in FIELDS or value}
-    return {name: getattr(spec, name) for name in names} | {"recipe": {**DEFAULTS, **recipe}}
+    # NaN, a possible nodata value, would differ from itself.
+    data = [{name: "NaN" if value != value else value for name, value in facts.items()} for facts in spec.data]
+    return {name: getattr(spec, name) for name in names} | {"recipe": {**DEFAULTS, **recipe}, "data": data}
 
 
 def _difference(name: str, met: Any, wanted: Any) -> str:
