@@ -281,7 +281,7 @@ def test_networks_that_must_see_every_band_refuse_mixtures():
 
 def run(pixels, posterior, tile, depth, maps=tuple(MAPS), nodata=None, halo=None):
     """The mean and maps of a scene, cut as told, as arrays; band 2 is not for the network."""
-    source = in_memory(pixels, nodata)
+    source = in_memory(pixels, nodata=nodata)
     usable = tuple(band for band in range(len(pixels)) if band != 2)
     radiometry = Radiometry((1.0,), (0.0,), "", nodata, tuple(pixels.mean((1, 2)).tolist()))
     posterior = posterior.for_scene(source, usable, radiometry)
