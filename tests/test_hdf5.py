@@ -363,10 +363,37 @@ def test_an_axis_of_length_one_is_left_out_of_four(axes, shape, tmp_path):
             assert "time has length 1 and is ignored" in cube.meta.notes
 
 
-def test_four_axes_yield_to_a_cube_and_one_band_is_kept(tmp_path):
-    path = make(tmp_path / "a.h5", cube=numbers((4, 5, 5)), other=numbers((1, 3, 5, 5)))
-    assert open_cube(path).meta.variable == "cube"
-    assert open_cube(path, variable="other").meta.shape() == (3, 5, 5)
+def test_four_axes_one_of_them_single_are_a_cube_among_others(tmp_path):
+    axes, sizes = ("time", "wavelength", "y", "x"), dict(time=1, wavelength=4, y=5, x=6)
+    pixels, flags = numbers((1, 4, 5, 6)), numbers((1, 5, 6), "i1")
+    cubes = {"quality": (("time", "y", "x"), flags), "reflectance": (axes, pixels)}
+    path = netcdf(tmp_path / "a.nc", cubes, sizes)
+    with pytest.raises(FormatError, match=r"2 three-dimensional .*reflectance \(4, 5, 6\) uint16.* --var"):
+        open_cube(path)
+    assert open_cube(path, variable="quality").meta.shape() == (1, 5, 6)
+    with h5py.File(path, "r+") as file:
+        file["wavelength"][:] = [500, 600, 700, 800]
+    with open_cube(path) as cube:
+        assert cube.meta.variable == "reflectance"
+        assert cube.meta.wavelengths == (500, 600, 700, 800)
+        assert "other variables: quality (1, 5, 6) int8" in cube.meta.notes[0]
+        np.testing.assert_array_equal(cube.read(), pixels[0])
+
+
+def test_a_cube_beside_more_than_three_axes_is_not_taken_unless_wavelengths_say_so(tmp_path):
+    parts = dict(flags=numbers((3, 5, 5), "i1"), scene=numbers((3, 4, 5, 5)))
+    path = make(tmp_path / "a.h5", **parts)
+    says = r"1 three-dimensional variable: flags .*, and with more axes: scene \(3, 4, 5, 5\) uint16\. .*--var"
+    with pytest.raises(FormatError, match=says):
+        open_cube(path)
+    assert open_cube(path, variable="flags").meta.shape() == (3, 5, 5)
+    path = make(tmp_path / "b.h5", **parts, mean=numbers((4, 5, 5)), wavelength=np.arange(4.0))
+    meta = open_cube(path).meta
+    assert meta.variable == "mean"
+    assert "scene (3, 4, 5, 5)" in meta.notes[0]
+
+
+def test_of_two_axes_of_length_one_the_bands_are_kept(tmp_path):
     axes = ("band", "time", "y", "x")
     path = netcdf(tmp_path / "b.nc", {"cube": (axes, numbers((1, 1, 5, 6)))}, dict(band=1, time=1, y=5, x=6))
     meta = open_cube(path).meta

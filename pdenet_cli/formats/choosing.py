@@ -37,8 +37,12 @@ class Variable:
 def choose_variable(
     path: Path, variables: Sequence[Variable], asked: str | None, wavelength_counts: Collection[int]
 ) -> tuple[Variable, tuple[str, ...]]:
-    """The variable asked for, else the only cube, else the only cube with as many bands as wavelengths."""
+    """The variable asked for, else the only cube, else the only cube with as many bands as wavelengths.
+
+    A variable of more than three axes may hold the scene, and a cube beside it only flags: it counts as another.
+    """
     cubes = [v for v in variables if v.is_cube]
+    larger = [v for v in variables if v.dtype is not None and len(v.shape) > 3 and 0 not in v.shape]
     some = cubes or [v for v in variables if len(v.shape) > 1] or variables
     if asked is not None:
         found = [v for v in variables if v.name.strip("/") == asked.strip("/")]
@@ -51,12 +55,12 @@ def choose_variable(
     if not cubes:
         raise FormatError(f"{path}: no numeric three-dimensional variable. It has {listed(some)}.")
     matching = [v for v in cubes if set(v.shape) & set(wavelength_counts)]
-    chosen = cubes if len(cubes) == 1 else matching
+    chosen = cubes if len(cubes) == 1 and not larger else matching
     if len(chosen) != 1:
-        raise FormatError(
-            f"{path}: {len(cubes)} three-dimensional variables: {listed(cubes)}. Choose one with --var."
-        )
-    others = [v for v in cubes if v is not chosen[0]]
+        many = f"{len(cubes)} three-dimensional variable{'s' if len(cubes) > 1 else ''}: {listed(cubes)}"
+        beside = f", and with more axes: {listed(larger)}" if larger else ""
+        raise FormatError(f"{path}: {many}{beside}. Choose one with --var.")
+    others = [v for v in (*cubes, *larger) if v is not chosen[0]]
     because = f"{chosen[0].name} chosen because it has as many bands as the file has wavelengths"
     return chosen[0], (f"{because}; other variables: {listed(others)}",) if others else ()
 

@@ -47,7 +47,7 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
         asked = store.variable(options.variable)
         options = replace(options, variable=asked.name)
         variables = [asked, *(v for v in variables if v.name != asked.name)]
-    variables = _cubes_of_four_axes(store, variables, options.variable)
+    variables = [_without_single_axis(store, variable) for variable in variables]
     lists = spectra.lists_in(store, variables)
     counts = spectra.counts_of(lists)
     chosen, notes = choose_variable(store.path, variables, options.variable, counts)
@@ -101,17 +101,11 @@ def _kept_dimensions(along: Mapping[str, str], variable: str) -> tuple[str, str,
     return None if (band, row, column) == USUAL else (band, row, column)
 
 
-def _cubes_of_four_axes(store: Store, variables: list[Variable], asked: str | None) -> list[Variable]:
-    """The variables; four axes become three where one has length 1, if there is no cube or it is asked for."""
-    if asked is None and any(v.is_cube for v in variables):
-        return variables
-    found = []
-    for variable in variables:
-        wanted = asked in (None, variable.name) and len(variable.shape) == 4
-        axis = single_axis(variable.shape, store.dimensions(variable.name)) if wanted else None
-        shape = variable.shape if axis is None else variable.shape[:axis] + variable.shape[axis + 1 :]
-        found.append(replace(variable, shape=shape))
-    return found
+def _without_single_axis(store: Store, variable: Variable) -> Variable:
+    """The variable; of four axes, one of length 1 is left out."""
+    if len(variable.shape) != 4 or (axis := single_axis(variable.shape, store.dimensions(variable.name))) is None:
+        return variable
+    return replace(variable, shape=variable.shape[:axis] + variable.shape[axis + 1 :])
 
 
 def _pixels(store: Store, name: str) -> tuple[Sliceable, list[str], tuple[str, ...]]:
