@@ -393,6 +393,14 @@ def test_a_cube_beside_more_than_three_axes_is_not_taken_unless_wavelengths_say_
     assert "scene (3, 4, 5, 5)" in meta.notes[0]
 
 
+@pytest.mark.parametrize("variable", [None, "rad"])
+def test_who_has_four_axes_is_told_to_cut_out_one_time(variable, tmp_path):
+    path = make(tmp_path / "a.nc", rad=numbers((3, 4, 5, 6)), lat=numbers((5, 6)))
+    says = r"rad \(3, 4, 5, 6\) uint16.* cut out one time.* xarray's isel\(time=0\) or with ncks -d time,0\.$"
+    with pytest.raises(FormatError, match=says):
+        open_cube(path, variable=variable)
+
+
 def test_of_two_axes_of_length_one_the_bands_are_kept(tmp_path):
     axes = ("band", "time", "y", "x")
     path = netcdf(tmp_path / "b.nc", {"cube": (axes, numbers((1, 1, 5, 6)))}, dict(band=1, time=1, y=5, x=6))

@@ -249,6 +249,13 @@ def test_a_matrix_of_spectra_is_folded_by_its_rows_and_columns(version, turned, 
     assert not {"nRow", "nCol", "nBand"} & set(cube.meta.extra)
 
 
+def test_who_has_a_matrix_is_told_what_is_read(tmp_path):
+    scipy.io.savemat(tmp_path / "a.mat", dict(X=numbers((30, 4)), wl=np.arange(4.0)))
+    says = r"X \(30, 4\) uint16, wl .*rows x columns x bands.*pixels x bands.*as nRow and nCol.*--var, as one band"
+    with pytest.raises(FormatError, match=says):
+        open_cube(tmp_path / "a.mat")
+
+
 def test_a_matrix_asked_for_is_one_band(tmp_path):
     scipy.io.savemat(tmp_path / "a.mat", dict(x=numbers((4, 5, 6)), map=numbers((4, 5))))
     np.testing.assert_array_equal(open_cube(tmp_path / "a.mat", variable="map").read()[0], numbers((4, 5)))

@@ -39,6 +39,12 @@ INTERNAL |= {"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_stri
 INTERNAL |= {"coordinates", "grid_mapping", "Conventions", "_FillValue", "_Unsigned", *attributes.PLACE}
 """Attributes about the structure of one file: never copied to another."""
 
+ADVICE = {
+    2: "A matrix is read as one band if it is named with --var.",
+    4: "A cube has three axes: first cut out one time (or whatever the other axis is), such as with "
+    "xarray's isel(time=0) or with ncks -d time,0.",
+}
+
 
 def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
     """The cube in a store: its metadata, its pixels, and the order of their axes."""
@@ -50,7 +56,7 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
     variables = [_without_single_axis(store, variable) for variable in variables]
     lists = spectra.lists_in(store, variables)
     counts = spectra.counts_of(lists)
-    chosen, notes = choose_variable(store.path, variables, options.variable, counts)
+    chosen, notes = choose_variable(store.path, variables, options.variable, counts, ADVICE)
     attrs = _inherited(store, chosen.name)
     array, dimensions, left_out = _pixels(store, chosen.name)
     more: tuple[str, ...]

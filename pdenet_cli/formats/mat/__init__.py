@@ -37,6 +37,13 @@ COLUMNS = {"ncol", "ncols", "col", "cols", "column", "columns", "numcols", "w", 
 LAYOUT = ROWS | COLUMNS | {"nband", "nbands", "bands", "interleave"}
 """Small variables about the size of this one cube: never copied to another."""
 
+ADVICE = {
+    2: "Arrays of rows x columns x bands are read; matrices of pixels x bands or bands x pixels if the numbers of "
+    "rows and columns are beside them as nRow and nCol, with the pixels column by column; other matrices, named "
+    "with --var, as one band.",
+    4: "A cube has three axes: first cut one out in MATLAB, such as X(:, :, :, 1).",
+}
+
 
 def _recognises(path: Path, head: bytes) -> bool:
     v5_or_newer = head[126:128] in (b"IM", b"MI") and head[124:126] in (b"\0\1", b"\1\0", b"\0\2", b"\2\0")
@@ -84,7 +91,7 @@ def _cube(
     if folded:
         chosen, notes = _only(path, folded, counts)
     else:
-        chosen, notes = choose_variable(path, variables, options.variable, counts)
+        chosen, notes = choose_variable(path, variables, options.variable, counts, ADVICE)
     array = _trusted(path, chosen, guarded)
     if folded:
         array, axes, more = _fold(chosen, array, scopes)
