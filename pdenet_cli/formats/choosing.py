@@ -160,6 +160,12 @@ def spelled(axes: str) -> str:
     return " x ".join({"b": "bands", "r": "rows", "c": "columns"}[axis] for axis in axes)
 
 
+def overridden(axes: str, said: str) -> tuple[str, ...]:
+    """A note if a file is read with other axes than it says."""
+    met = f"read as {spelled(axes)}, as --axes says; the file itself says {spelled(said)}"
+    return (met,) if axes != said else ()
+
+
 def interleave(axes: str) -> str:
     """The interleave nearest to an order of axes: the one with the bands at the same position."""
     return {order.index("b"): name for name, order in INTERLEAVES.items()}[axes.index("b")]

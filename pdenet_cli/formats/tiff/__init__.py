@@ -16,7 +16,7 @@ from tifffile import TiffFile
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.formats import geokeys
 from pdenet_cli.formats.base import Format, OpenOptions
-from pdenet_cli.formats.choosing import interleave
+from pdenet_cli.formats.choosing import interleave, overridden
 from pdenet_cli.formats.envi_header import EnviHeader
 from pdenet_cli.formats.raw import RawArray
 from pdenet_cli.formats.tiff import gdal_metadata
@@ -60,7 +60,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         interleave=interleave(axes),
         nodata=_nodata(tags.get(GDAL_NODATA)),
         georeference=geokeys.georeference(tags),
-        notes=found.notes,
+        notes=(*found.notes, *(() if found.stacked else overridden(axes, found.axes))),
     )
     meta = _with_items(meta, tags)
     texts = {name: tags[c] for c, name in DESCRIPTIONS.items() if isinstance(tags.get(c), str) and tags[c]}
