@@ -235,6 +235,21 @@ def test_dimensions_keep_the_names_that_a_file_has_for_them(tmp_path, suffix, na
         assert "wavelength" not in (cube.meta.dimensions or ())
 
 
+@pytest.mark.parametrize("suffix", [".nc", ".h5", ".zarr"])
+def test_what_is_said_of_a_file_as_a_whole_is_said_there_again(suffix, tmp_path):
+    path = make(tmp_path / "a.nc", cube=numbers((3, 5, 5)))
+    with h5py.File(path, "r+") as file:
+        file.attrs["title"], file.attrs["units"], file.attrs["Conventions"] = "a scene", "none", "CF-1.0"
+        file["cube"].attrs["units"], file["cube"].attrs["station"] = "W", "here"
+    for source, target in (("a.nc", f"b{suffix}"), (f"b{suffix}", "c.h5")):  # and again from the output
+        with open_cube(tmp_path / source) as scene, create_cube(tmp_path / target, scene.meta.upscaled(2)):
+            assert dict(scene.meta.extra) == {"title": "a scene", "units": "W", "station": "here"}
+    with h5py.File(tmp_path / "c.h5") as file:
+        assert dict(file.attrs) == {"Conventions": "CF-1.8", "title": "a scene"}
+        assert (file["cube"].attrs["units"], file["cube"].attrs["station"]) == ("W", "here")
+        assert "title" not in file["cube"].attrs
+
+
 def test_several_cubes_are_listed(tmp_path):
     path = make(tmp_path / "a.h5", a__hsi=numbers((4, 5, 6)), b=numbers((4, 5, 3), "f4"), c=numbers((4, 5)))
     with pytest.raises(

@@ -39,6 +39,8 @@ INTERNAL |= {"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_stri
 INTERNAL |= {"coordinates", "grid_mapping", "Conventions", "_FillValue", "_Unsigned", *attributes.PLACE}
 """Attributes about the structure of one file: never copied to another."""
 
+GLOBAL = "global attributes"  # in CubeMeta.native: the names of those in `extra`
+
 ADVICE = {
     2: "A matrix is read as one band if it is named with --var.",
     4: "A cube has three axes: first cut out one time (or whatever the other axis is), such as with "
@@ -81,6 +83,9 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
     if "nodata" not in fields and fill:  # not 0, which is the default and may be data
         fields["nodata"] = fill
         more = (*more, f"its fill value {fill:.10g} is read as nodata")
+    extra = {name: value for name, value in rest.items() if not _is_internal(name)}
+    own = store.attributes(chosen.name)
+    above = tuple(name for name in store.attributes("") if name in extra and name not in own)
     place, doubts = placing.placed(store, chosen.name, attrs, along)
     meta = CubeMeta(
         bands=sizes["b"],
@@ -91,7 +96,8 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
         georeference=place,
         dimensions=_kept_dimensions(along, chosen.name),
         variable=chosen.name or None,
-        extra={name: value for name, value in rest.items() if not _is_internal(name)},
+        extra=extra,
+        native={GLOBAL: above} if above else {},
         notes=(*notes, *left_out, *more, *doubts, *attributes.notes_on_other_nodata(attrs, fields.get("nodata"))),
         **fields,
     )
@@ -149,6 +155,12 @@ def _inherited(store: Store, name: str) -> dict[str, Any]:
         name = name.rpartition("/")[0]
         attrs = {**store.attributes(name), **attrs}
     return attrs
+
+
+def global_attributes(meta: CubeMeta) -> dict[str, Any]:
+    """The attributes of an output as a whole: those that its scene has there too."""
+    names = meta.native.get(GLOBAL, ())
+    return {n: v for n, v in attributes.dump_extra(meta, {}).items() if n in names and not _is_internal(n)}
 
 
 @dataclass(frozen=True)
@@ -221,7 +233,10 @@ def layout(meta: CubeMeta) -> list[LayoutArray]:
     # One value for all bands has a CF name, which other tools apply; one without the other would mislead them.
     if all(len(set(attrs[name])) == 1 for name in given):
         attrs |= {scaling[name]: attrs.pop(name)[0] for name in given}
-    attrs |= {n: v for n, v in attributes.dump_extra(meta, attrs).items() if not _is_internal(n)}
+    above = global_attributes(meta)
+    attrs |= {
+        n: v for n, v in attributes.dump_extra(meta, attrs).items() if n not in above and not _is_internal(n)
+    }
     axes = tuple(names[axis] for axis in INTERLEAVES[meta.interleave])
     return [*parts, LayoutArray(_variable_name(meta.variable, {part.name for part in parts}), axes, None, attrs)]
 
