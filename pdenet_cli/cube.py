@@ -140,6 +140,7 @@ class CubeMeta:
     dimensions: tuple[str, str, str] | None = None  # names of bands, rows and columns, if unusual
     variable: str | None = None  # the dataset or variable that holds the pixels, where a file has several
     extra: Mapping[str, Any] = field(default_factory=dict)  # the rest of the header, by the file's own names
+    native: Mapping[str, Any] = field(default_factory=dict)  # how the file is laid out, for outputs of its format
     notes: tuple[str, ...] = ()  # for the user: what was guessed or ignored on reading
 
     PER_BAND = ("wavelengths", "fwhm", "good_bands", "band_names", "gains", "offsets")

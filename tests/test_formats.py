@@ -548,6 +548,20 @@ def test_axes_that_are_none_are_refused(suffix, axes, make_cube):
         open_cube(make_cube(f"a{suffix}")[0], axes=axes)
 
 
+@pytest.mark.parametrize("suffix", [".hdr", ".tif"])
+def test_axes_that_are_told_override_a_file_and_that_is_said(suffix, tmp_path):
+    pixels = np.arange(5 * 9 * 7, dtype="u2").reshape(5, 9, 7)
+    path = written(tmp_path / f"a{suffix}", pixels, interleave="bip")
+    assert open_cube(path, axes="rcb").meta == open_cube(path).meta
+    cube = open_cube(path, axes="brc")
+    sizes = (5, 9, 7) if suffix == ".hdr" else (9, 7, 5)  # a header says the number of bands itself
+    np.testing.assert_array_equal(cube.read(), pixels.transpose(1, 2, 0).reshape(sizes))
+    assert cube.meta.interleave == "bsq"
+    assert cube.meta.notes == (
+        "read as bands x rows x columns, as --axes says; the file itself says rows x columns x bands",
+    )
+
+
 @pytest.mark.parametrize("suffix", [".h5", ".nc"])
 def test_a_closed_file_is_not_called_damaged(suffix, make_cube):
     with open_cube(make_cube(f"a{suffix}")[0]) as cube:

@@ -235,6 +235,21 @@ def test_dimensions_keep_the_names_that_a_file_has_for_them(tmp_path, suffix, na
         assert "wavelength" not in (cube.meta.dimensions or ())
 
 
+@pytest.mark.parametrize("suffix", [".nc", ".h5", ".zarr"])
+def test_what_is_said_of_a_file_as_a_whole_is_said_there_again(suffix, tmp_path):
+    path = make(tmp_path / "a.nc", cube=numbers((3, 5, 5)))
+    with h5py.File(path, "r+") as file:
+        file.attrs["title"], file.attrs["units"], file.attrs["Conventions"] = "a scene", "none", "CF-1.0"
+        file["cube"].attrs["units"], file["cube"].attrs["station"] = "W", "here"
+    for source, target in (("a.nc", f"b{suffix}"), (f"b{suffix}", "c.h5")):  # and again from the output
+        with open_cube(tmp_path / source) as scene, create_cube(tmp_path / target, scene.meta.upscaled(2)):
+            assert dict(scene.meta.extra) == {"title": "a scene", "units": "W", "station": "here"}
+    with h5py.File(tmp_path / "c.h5") as file:
+        assert dict(file.attrs) == {"Conventions": "CF-1.8", "title": "a scene"}
+        assert (file["cube"].attrs["units"], file["cube"].attrs["station"]) == ("W", "here")
+        assert "title" not in file["cube"].attrs
+
+
 def test_several_cubes_are_listed(tmp_path):
     path = make(tmp_path / "a.h5", a__hsi=numbers((4, 5, 6)), b=numbers((4, 5, 3), "f4"), c=numbers((4, 5)))
     with pytest.raises(
@@ -363,10 +378,45 @@ def test_an_axis_of_length_one_is_left_out_of_four(axes, shape, tmp_path):
             assert "time has length 1 and is ignored" in cube.meta.notes
 
 
-def test_four_axes_yield_to_a_cube_and_one_band_is_kept(tmp_path):
-    path = make(tmp_path / "a.h5", cube=numbers((4, 5, 5)), other=numbers((1, 3, 5, 5)))
-    assert open_cube(path).meta.variable == "cube"
-    assert open_cube(path, variable="other").meta.shape() == (3, 5, 5)
+def test_four_axes_one_of_them_single_are_a_cube_among_others(tmp_path):
+    axes, sizes = ("time", "wavelength", "y", "x"), dict(time=1, wavelength=4, y=5, x=6)
+    pixels, flags = numbers((1, 4, 5, 6)), numbers((1, 5, 6), "i1")
+    cubes = {"quality": (("time", "y", "x"), flags), "reflectance": (axes, pixels)}
+    path = netcdf(tmp_path / "a.nc", cubes, sizes)
+    with pytest.raises(FormatError, match=r"2 three-dimensional .*reflectance \(4, 5, 6\) uint16.* --var"):
+        open_cube(path)
+    assert open_cube(path, variable="quality").meta.shape() == (1, 5, 6)
+    with h5py.File(path, "r+") as file:
+        file["wavelength"][:] = [500, 600, 700, 800]
+    with open_cube(path) as cube:
+        assert cube.meta.variable == "reflectance"
+        assert cube.meta.wavelengths == (500, 600, 700, 800)
+        assert "other variables: quality (1, 5, 6) int8" in cube.meta.notes[0]
+        np.testing.assert_array_equal(cube.read(), pixels[0])
+
+
+def test_a_cube_beside_more_than_three_axes_is_not_taken_unless_wavelengths_say_so(tmp_path):
+    parts = dict(flags=numbers((3, 5, 5), "i1"), scene=numbers((3, 4, 5, 5)))
+    path = make(tmp_path / "a.h5", **parts)
+    says = r"1 three-dimensional variable: flags .*, and with more axes: scene \(3, 4, 5, 5\) uint16\. .*--var"
+    with pytest.raises(FormatError, match=says):
+        open_cube(path)
+    assert open_cube(path, variable="flags").meta.shape() == (3, 5, 5)
+    path = make(tmp_path / "b.h5", **parts, mean=numbers((4, 5, 5)), wavelength=np.arange(4.0))
+    meta = open_cube(path).meta
+    assert meta.variable == "mean"
+    assert "scene (3, 4, 5, 5)" in meta.notes[0]
+
+
+@pytest.mark.parametrize("variable", [None, "rad"])
+def test_who_has_four_axes_is_told_to_cut_out_one_time(variable, tmp_path):
+    path = make(tmp_path / "a.nc", rad=numbers((3, 4, 5, 6)), lat=numbers((5, 6)))
+    says = r"rad \(3, 4, 5, 6\) uint16.* cut out one time.* xarray's isel\(time=0\) or with ncks -d time,0\.$"
+    with pytest.raises(FormatError, match=says):
+        open_cube(path, variable=variable)
+
+
+def test_of_two_axes_of_length_one_the_bands_are_kept(tmp_path):
     axes = ("band", "time", "y", "x")
     path = netcdf(tmp_path / "b.nc", {"cube": (axes, numbers((1, 1, 5, 6)))}, dict(band=1, time=1, y=5, x=6))
     meta = open_cube(path).meta

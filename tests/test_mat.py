@@ -14,7 +14,7 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdenet_cli import CubeMeta, Window, open_cube
+from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError, ResourceError
 from pdenet_cli.formats import limits, mat
 from pdenet_cli.georeference import Georeference, GroundPoint
@@ -22,6 +22,11 @@ from tests.stores import check_interrupted, full, numbers, shapes, write
 
 DTYPES = ["i1", "u1", "<i2", ">u2", "<i4", "<u4", "<i8", "<u8", "<f4", ">f4", "<f8", ">f8"]
 relaxed = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def copy(cube, path):
+    with create_cube(path, cube.meta) as output:
+        output.write(cube.meta.window, cube.read())
 
 
 @relaxed
@@ -109,6 +114,48 @@ def test_bands_that_are_no_wavelengths_are_not_taken_for_them(bands, kept, tmp_p
     meta = open_cube(tmp_path / "a.mat").meta
     assert meta.wavelengths is None
     assert meta.extra.get("bands") == kept
+
+
+@pytest.mark.parametrize(
+    ("axes", "told"), [("brc", False), ("rbc", False), ("rcb", False), ("brc", True), ("crb", True)]
+)
+@pytest.mark.parametrize("name", ["wl", "Wavelengths", "bands", "wavelength"])
+@pytest.mark.parametrize("largest", [10**9, 0], ids=["v5", "v7.3"])
+def test_an_output_has_the_axes_and_the_names_of_its_scene(largest, name, axes, told, tmp_path, monkeypatch):
+    monkeypatch.setattr(mat, "LARGEST_V5", largest)
+    pixels, waves = numbers((4, 5, 6)), [] if told else [400.5, 500.0, 600.0, 700.0]
+    turned = pixels.transpose(["brc".index(axis) for axis in axes])
+    scipy.io.savemat(tmp_path / "a.mat", {"hsi": turned} | ({} if told else {name: waves}))
+    with open_cube(tmp_path / "a.mat", axes=axes if told else None) as cube:
+        copy(cube, tmp_path / "b.mat")
+    again = open_cube(tmp_path / "b.mat")  # what had to be told of the scene is known of its output
+    np.testing.assert_array_equal(again.read(), pixels)
+    assert list(again.meta.wavelengths or ()) == waves
+    assert not again.meta.extra
+    if largest:
+        found = scipy.io.loadmat(tmp_path / "b.mat")
+        np.testing.assert_array_equal(found["hsi"], turned)
+        assert found.get(name, np.zeros(0)).ravel().tolist() == waves
+        assert ("wavelength" in found) == (name == "wavelength" and not told)
+
+
+def test_one_band_of_a_scene_with_bands_first_is_a_matrix_to_matlab(tmp_path):
+    scipy.io.savemat(tmp_path / "a.mat", dict(hsi=numbers((4, 5, 6)), bands=[400.0, 500, 600, 700]))
+    with open_cube(tmp_path / "a.mat") as cube:
+        copy(cube.with_bands(slice(1, 2)), tmp_path / "b.mat")
+    found = scipy.io.loadmat(tmp_path / "b.mat")
+    assert found["hsi"].shape == (5, 6, 1)
+    assert found["wavelength"].item() == 500  # a single number called bands would be their count
+    assert open_cube(tmp_path / "b.mat").meta.wavelengths == (500,)
+
+
+def test_what_was_in_a_struct_has_its_own_name_in_the_output_and_that_is_said(tmp_path):
+    scipy.io.savemat(tmp_path / "a.mat", {"S": dict(data=numbers((5, 6, 4)), wl=[400.0, 500, 600, 700])})
+    with open_cube(tmp_path / "a.mat") as cube:
+        copy(cube, tmp_path / "b.mat")
+    assert cube.meta.notes == ("S.data is in a struct: a MAT output has it as data",)
+    assert {"data", "wl"} <= set(scipy.io.loadmat(tmp_path / "b.mat"))
+    assert open_cube(tmp_path / "b.mat").meta.notes == ()
 
 
 def test_a_list_called_nodata_is_not_a_nodata_value(tmp_path):
@@ -247,6 +294,13 @@ def test_a_matrix_of_spectra_is_folded_by_its_rows_and_columns(version, turned, 
     np.testing.assert_array_equal(cube.read(Window(1, 2, 3, 2), slice(1, 3)), pixels[1:3, 1:4, 2:4])
     assert "5 rows x 6 columns" in " ".join(cube.meta.notes)
     assert not {"nRow", "nCol", "nBand"} & set(cube.meta.extra)
+
+
+def test_who_has_a_matrix_is_told_what_is_read(tmp_path):
+    scipy.io.savemat(tmp_path / "a.mat", dict(X=numbers((30, 4)), wl=np.arange(4.0)))
+    says = r"X \(30, 4\) uint16, wl .*rows x columns x bands.*pixels x bands.*as nRow and nCol.*--var, as one band"
+    with pytest.raises(FormatError, match=says):
+        open_cube(tmp_path / "a.mat")
 
 
 def test_a_matrix_asked_for_is_one_band(tmp_path):

@@ -132,8 +132,90 @@ def test_overviews_and_masks_are_not_bands(tmp_path):
         assert len(file.pages) > 3
     with open_cube(path) as cube:
         assert cube.meta.shape() == (1, 37, 50)
-        assert "the TIFF mask is ignored" in cube.meta.notes[0]
         np.testing.assert_array_equal(cube.read(), PIXELS[:1])
+
+
+def masked_file(path, pixels, mask, compress=None, **options):
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
+        gdal_file(path, pixels, compress=compress, **options)
+        with rasterio.open(path, "r+") as file:
+            file.write_mask(mask)
+    return path
+
+
+MASK = np.random.default_rng(1).random((37, 50)) > 0.3
+
+
+@pytest.mark.parametrize("interleave", ["pixel", "band"])
+@pytest.mark.parametrize(
+    "layout", [dict(ENDIANNESS="BIG"), dict(tiled=True, blockxsize=16, blockysize=32), dict(compress="lzw")]
+)
+@pytest.mark.parametrize(
+    ("dtype", "declared", "asked", "nodata"),
+    [
+        ("i2", False, None, -(2**15)),
+        ("i2", True, None, -9999),
+        ("i2", True, 7, 7),
+        ("u1", False, None, 255),
+        ("u1", False, 999, 255),  # a value that no pixel can hold
+        ("u2", True, None, 65535),
+        ("f4", False, None, np.nan),
+        ("f4", True, np.nan, np.nan),
+        ("f8", True, None, -9999),
+    ],
+)
+def test_pixels_that_a_mask_leaves_out_are_nodata(dtype, declared, asked, nodata, interleave, layout, tmp_path):
+    pixels = PIXELS.astype(dtype)
+    path = masked_file(tmp_path / "a.tif", pixels, MASK, interleave=interleave, **layout)
+    if declared:
+        (tmp_path / "a.tif.aux.xml").write_text(pam({}, {}, {}, {}, {}))  # -9999
+    expected = np.where(MASK, pixels, np.array(nodata, pixels.dtype))
+    with open_cube(path, nodata=asked) as cube:
+        np.testing.assert_equal(cube.meta.nodata, nodata)
+        np.testing.assert_array_equal(cube.read(), expected)
+        np.testing.assert_array_equal(cube.read(Window(3, 5, 20, 31), [1, 4]), expected[[1, 4], 3:23, 5:36])
+        for step in (2, 20, 40):
+            np.testing.assert_array_equal(cube.thinned(step), expected[:, ::step, ::step])
+        assert cube.read(Window(3, 5, 0, 0)).shape == (5, 0, 0)
+        assert "masked pixels are read as nodata" in " ".join(cube.meta.notes)
+
+
+@pytest.mark.parametrize(("dtype", "end", "moved"), [("u2", 65535, 65534), ("i2", -32768, -32767)])
+def test_data_that_equal_the_nodata_chosen_for_a_mask_stay_data(dtype, end, moved, tmp_path):
+    pixels = PIXELS.astype(dtype)
+    pixels[:, :, 7] = end
+    path = masked_file(tmp_path / "a.tif", pixels, MASK)
+    cube = open_cube(path)
+    np.testing.assert_array_equal(cube.read(), np.where(MASK, np.where(pixels == end, moved, pixels), end))
+    assert cube.meta.notes == (f"masked pixels are read as nodata, {end}, and pixels of that value as {moved}",)
+
+
+def test_a_mask_follows_its_picture_however_axes_are_told(tmp_path):
+    path = masked_file(tmp_path / "a.tif", PIXELS.astype("i2"), MASK, interleave="band")
+    told = open_cube(path, axes="crb").read()  # its rows as bands, its bands as columns
+    np.testing.assert_array_equal(told, open_cube(path).read().transpose(2, 1, 0))
+
+
+@pytest.mark.parametrize("masks", [[MASK[:9]], [MASK, ~MASK]], ids=["another size", "two"])
+def test_a_mask_that_does_not_fit_is_ignored_and_that_is_said(masks, tmp_path):
+    with tifffile.TiffWriter(tmp_path / "a.tif") as file:
+        file.write(PIXELS[0].astype("u1"), metadata=None)
+        for mask in masks:
+            file.write(mask, subfiletype=4, metadata=None)
+    with open_cube(tmp_path / "a.tif") as cube:
+        np.testing.assert_array_equal(cube.read()[0], PIXELS[0])
+        assert "the TIFF mask is ignored" in cube.meta.notes[-1]
+
+
+def test_a_damaged_mask_ends_in_one_line_when_it_is_read(tmp_path):
+    path = masked_file(tmp_path / "a.tif", PIXELS.astype("u1"), MASK)
+    with tifffile.TiffFile(path) as file:
+        (mask,) = (page for page in file.pages if page.is_mask)
+    data = bytearray(path.read_bytes())
+    data[mask.dataoffsets[0] : mask.dataoffsets[0] + 9] = bytes(9)
+    path.write_bytes(data)
+    with pytest.raises(FormatError, match="cannot be decoded"):
+        open_cube(path).read()
 
 
 def test_a_mask_beside_the_picture_is_noted(tmp_path):

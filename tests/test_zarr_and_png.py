@@ -271,6 +271,14 @@ def test_a_cave_scene_is_a_cube_with_its_wavelengths(dtype, tmp_path):
         assert cube.meta.wavelengths == tuple(range(400, 701, 10))
 
 
+def test_axes_told_of_a_folder_are_ignored_and_that_is_said(tmp_path):
+    pixels = png_scene(tmp_path / "scene", bands=5)
+    assert open_cube(tmp_path / "scene", axes="brc").meta.notes == open_cube(tmp_path / "scene").meta.notes
+    cube = open_cube(tmp_path / "scene", axes="rcb")
+    np.testing.assert_array_equal(cube.read(), pixels)
+    assert cube.meta.notes[-1] == "--axes rcb is ignored: each picture of a folder is a band"
+
+
 def test_bands_are_sorted_by_their_number_and_others_ignored(tmp_path):
     pixels = png_scene(tmp_path / "scene", bands=12, name="b{}.png")
     (tmp_path / "scene" / "b5.png").unlink()

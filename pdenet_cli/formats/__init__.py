@@ -41,7 +41,7 @@ def open_cube(
     path = Path(path)
     if axes is not None and sorted(axes) != ["b", "c", "r"]:
         raise UsageError(f"--axes {axes}: expected b, r and c once each, such as rcb.")
-    options = OpenOptions(variable, axes)
+    options = OpenOptions(variable, axes, nodata)
     try:
         head = b"" if path.is_dir() else _head(path)
         kind = _recognised(path, head)

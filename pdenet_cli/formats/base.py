@@ -15,6 +15,7 @@ class OpenOptions:
 
     variable: str | None = None  # --var: which dataset or variable holds the pixels
     axes: str | None = None  # --axes: its axes as a permutation of "brc" (bands, rows, columns)
+    nodata: float | None = None  # --nodata: its nodata value
 
 
 @dataclass(frozen=True)

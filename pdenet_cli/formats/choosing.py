@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,30 +35,45 @@ class Variable:
 
 
 def choose_variable(
-    path: Path, variables: Sequence[Variable], asked: str | None, wavelength_counts: Collection[int]
+    path: Path,
+    variables: Sequence[Variable],
+    asked: str | None,
+    wavelength_counts: Collection[int],
+    advice: Mapping[int, str],
 ) -> tuple[Variable, tuple[str, ...]]:
-    """The variable asked for, else the only cube, else the only cube with as many bands as wavelengths."""
+    """The variable asked for, else the only cube, else the only cube with as many bands as wavelengths.
+
+    A variable of more than three axes may hold the scene, and a cube beside it only flags: it counts as another.
+    `advice` says what to do with variables of two axes, and of four or more.
+    """
     cubes = [v for v in variables if v.is_cube]
+    larger = [v for v in variables if v.dtype is not None and len(v.shape) > 3 and 0 not in v.shape]
     some = cubes or [v for v in variables if len(v.shape) > 1] or variables
     if asked is not None:
         found = [v for v in variables if v.name.strip("/") == asked.strip("/")]
         if not found:
             raise FormatError(f"{path}: no variable '{asked}'. It has {listed(some)}.")
         if found[0].dtype is None or len(found[0].shape) not in (2, 3) or 0 in found[0].shape:
-            raise FormatError(f"{path}: {found[0]} is not a cube. It has {listed(some)}.")
+            raise FormatError(f"{path}: {found[0]} is not a cube. It has {listed(some)}.{_advised(found, advice)}")
         others = [v for v in cubes if v is not found[0]]
         return found[0], (f"other variables: {listed(others)}",) if others else ()
     if not cubes:
-        raise FormatError(f"{path}: no numeric three-dimensional variable. It has {listed(some)}.")
+        met = f"no numeric three-dimensional variable. It has {listed(some)}"
+        raise FormatError(f"{path}: {met}.{_advised(larger or some, advice)}")
     matching = [v for v in cubes if set(v.shape) & set(wavelength_counts)]
-    chosen = cubes if len(cubes) == 1 else matching
+    chosen = cubes if len(cubes) == 1 and not larger else matching
     if len(chosen) != 1:
-        raise FormatError(
-            f"{path}: {len(cubes)} three-dimensional variables: {listed(cubes)}. Choose one with --var."
-        )
-    others = [v for v in cubes if v is not chosen[0]]
+        many = f"{len(cubes)} three-dimensional variable{'s' if len(cubes) > 1 else ''}: {listed(cubes)}"
+        beside = f", and with more axes: {listed(larger)}" if larger else ""
+        raise FormatError(f"{path}: {many}{beside}. Choose one with --var.")
+    others = [v for v in (*cubes, *larger) if v is not chosen[0]]
     because = f"{chosen[0].name} chosen because it has as many bands as the file has wavelengths"
     return chosen[0], (f"{because}; other variables: {listed(others)}",) if others else ()
+
+
+def _advised(variables: Sequence[Variable], advice: Mapping[int, str]) -> str:
+    axes = max((len(v.shape) for v in variables if v.dtype is not None), default=0)
+    return f" {advice[min(axes, 4)]}" if min(axes, 4) in advice else ""
 
 
 def listed(variables: Sequence[Variable], most: int = 8) -> str:
@@ -143,6 +158,12 @@ def _by_name(names: Sequence[str]) -> str | None:
 def spelled(axes: str) -> str:
     """The order of the axes in words."""
     return " x ".join({"b": "bands", "r": "rows", "c": "columns"}[axis] for axis in axes)
+
+
+def overridden(axes: str, said: str) -> tuple[str, ...]:
+    """A note if a file is read with other axes than it says."""
+    met = f"read as {spelled(axes)}, as --axes says; the file itself says {spelled(said)}"
+    return (met,) if axes != said else ()
 
 
 def interleave(axes: str) -> str:

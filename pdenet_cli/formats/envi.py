@@ -14,6 +14,7 @@ from pdenet_cli.dtypes import as_stored
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import crs, geokeys
 from pdenet_cli.formats.base import Format, OpenOptions
+from pdenet_cli.formats.choosing import interleave, overridden
 from pdenet_cli.formats.envi_files import DATA_SUFFIXES, data_beside, header_beside, in_the_way, is_header
 from pdenet_cli.formats.envi_header import DTYPES, GEO_POINTS, OWN, RPC, UPSIDE_DOWN, EnviHeader
 from pdenet_cli.formats.raw import RawArray
@@ -35,6 +36,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     data_path = data_beside(header_path) if given_header else path
     offset = header.integer("header offset", 0)
     axes = options.axes or INTERLEAVES[meta.interleave]
+    meta = replace(meta, interleave=interleave(axes)).noting(*overridden(axes, INTERLEAVES[meta.interleave]))
     array = RawArray(data_path, meta.dtype, meta.shape(axes), offset)
     there, needed = data_path.stat().st_size, offset + array.nbytes
     if there < needed:

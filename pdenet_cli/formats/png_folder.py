@@ -128,8 +128,10 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         band_names=tuple(file.stem for file in files),
         notes=notes,
     )
+    if options.axes not in (None, "brc"):
+        meta = meta.noting(f"--axes {options.axes} is ignored: each picture of a folder is a band")
     # Not the folder: other files in it, such as outputs, are not part of the scene.
-    return Cube(path, meta, array, options.axes or "brc", files=files)
+    return Cube(path, meta, array, files=files)
 
 
 def _bands(folder: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:

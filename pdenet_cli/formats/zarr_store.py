@@ -251,6 +251,7 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     layout = labelled.layout(meta)
     kept = Folder(part) if (part / ".zgroup").is_file() else None
     group = zarr.open_group(str(part), mode="a", zarr_format=2)
+    group.attrs.update(labelled.global_attributes(meta))
     for piece in layout:
         if kept is None or not kept._is_array(part / piece.name):
             _make(group, piece, meta, axes)

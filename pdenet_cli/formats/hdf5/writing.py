@@ -92,7 +92,7 @@ def create_labelled(part: Path, meta: CubeMeta) -> Cube:
 
 def _lay_out(file: h5py.File, meta: CubeMeta, grids: list[tuple[int, GroundGrid]]) -> h5py.Dataset:
     """The dataset of the pixels, after all others; `grids` gets the offsets of grids to be filled later."""
-    file.attrs["Conventions"] = "CF-1.8"
+    set_attributes(file, {"Conventions": "CF-1.8"} | labelled.global_attributes(meta))
     parts = labelled.layout(meta)
     scales = {name: _dimension(file, name, size) for name, size in _missing_dimensions(parts, meta)}
     for part in parts:
@@ -142,9 +142,9 @@ def plain_block(file: h5py.File, name: str, dtype: np.dtype[Any], shape: tuple[i
     return h5py.Dataset(h5py.h5d.create(home.id, leaf.encode(), kind, space, plan))
 
 
-def set_attributes(dataset: h5py.Dataset, attributes: dict[str, Any]) -> None:
+def set_attributes(thing: h5py.Dataset | h5py.File, attributes: dict[str, Any]) -> None:
     for name, value in attributes.items():
         try:
-            dataset.attrs[name] = value
+            thing.attrs[name] = value
         except (TypeError, ValueError, OverflowError):  # an integer or a character that HDF5 cannot hold
-            dataset.attrs[name] = str(value).replace("\0", "")
+            thing.attrs[name] = str(value).replace("\0", "")

@@ -39,6 +39,14 @@ INTERNAL |= {"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_stri
 INTERNAL |= {"coordinates", "grid_mapping", "Conventions", "_FillValue", "_Unsigned", *attributes.PLACE}
 """Attributes about the structure of one file: never copied to another."""
 
+GLOBAL = "global attributes"  # in CubeMeta.native: the names of those in `extra`
+
+ADVICE = {
+    2: "A matrix is read as one band if it is named with --var.",
+    4: "A cube has three axes: first cut out one time (or whatever the other axis is), such as with "
+    "xarray's isel(time=0) or with ncks -d time,0.",
+}
+
 
 def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
     """The cube in a store: its metadata, its pixels, and the order of their axes."""
@@ -47,10 +55,10 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
         asked = store.variable(options.variable)
         options = replace(options, variable=asked.name)
         variables = [asked, *(v for v in variables if v.name != asked.name)]
-    variables = _cubes_of_four_axes(store, variables, options.variable)
+    variables = [_without_single_axis(store, variable) for variable in variables]
     lists = spectra.lists_in(store, variables)
     counts = spectra.counts_of(lists)
-    chosen, notes = choose_variable(store.path, variables, options.variable, counts)
+    chosen, notes = choose_variable(store.path, variables, options.variable, counts, ADVICE)
     attrs = _inherited(store, chosen.name)
     array, dimensions, left_out = _pixels(store, chosen.name)
     more: tuple[str, ...]
@@ -75,6 +83,9 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
     if "nodata" not in fields and fill:  # not 0, which is the default and may be data
         fields["nodata"] = fill
         more = (*more, f"its fill value {fill:.10g} is read as nodata")
+    extra = {name: value for name, value in rest.items() if not _is_internal(name)}
+    own = store.attributes(chosen.name)
+    above = tuple(name for name in store.attributes("") if name in extra and name not in own)
     place, doubts = placing.placed(store, chosen.name, attrs, along)
     meta = CubeMeta(
         bands=sizes["b"],
@@ -85,7 +96,8 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
         georeference=place,
         dimensions=_kept_dimensions(along, chosen.name),
         variable=chosen.name or None,
-        extra={name: value for name, value in rest.items() if not _is_internal(name)},
+        extra=extra,
+        native={GLOBAL: above} if above else {},
         notes=(*notes, *left_out, *more, *doubts, *attributes.notes_on_other_nodata(attrs, fields.get("nodata"))),
         **fields,
     )
@@ -101,17 +113,11 @@ def _kept_dimensions(along: Mapping[str, str], variable: str) -> tuple[str, str,
     return None if (band, row, column) == USUAL else (band, row, column)
 
 
-def _cubes_of_four_axes(store: Store, variables: list[Variable], asked: str | None) -> list[Variable]:
-    """The variables; four axes become three where one has length 1, if there is no cube or it is asked for."""
-    if asked is None and any(v.is_cube for v in variables):
-        return variables
-    found = []
-    for variable in variables:
-        wanted = asked in (None, variable.name) and len(variable.shape) == 4
-        axis = single_axis(variable.shape, store.dimensions(variable.name)) if wanted else None
-        shape = variable.shape if axis is None else variable.shape[:axis] + variable.shape[axis + 1 :]
-        found.append(replace(variable, shape=shape))
-    return found
+def _without_single_axis(store: Store, variable: Variable) -> Variable:
+    """The variable; of four axes, one of length 1 is left out."""
+    if len(variable.shape) != 4 or (axis := single_axis(variable.shape, store.dimensions(variable.name))) is None:
+        return variable
+    return replace(variable, shape=variable.shape[:axis] + variable.shape[axis + 1 :])
 
 
 def _pixels(store: Store, name: str) -> tuple[Sliceable, list[str], tuple[str, ...]]:
@@ -149,6 +155,12 @@ def _inherited(store: Store, name: str) -> dict[str, Any]:
         name = name.rpartition("/")[0]
         attrs = {**store.attributes(name), **attrs}
     return attrs
+
+
+def global_attributes(meta: CubeMeta) -> dict[str, Any]:
+    """The attributes of an output as a whole: those that its scene has there too."""
+    names = meta.native.get(GLOBAL, ())
+    return {n: v for n, v in attributes.dump_extra(meta, {}).items() if n in names and not _is_internal(n)}
 
 
 @dataclass(frozen=True)
@@ -221,7 +233,10 @@ def layout(meta: CubeMeta) -> list[LayoutArray]:
     # One value for all bands has a CF name, which other tools apply; one without the other would mislead them.
     if all(len(set(attrs[name])) == 1 for name in given):
         attrs |= {scaling[name]: attrs.pop(name)[0] for name in given}
-    attrs |= {n: v for n, v in attributes.dump_extra(meta, attrs).items() if not _is_internal(n)}
+    above = global_attributes(meta)
+    attrs |= {
+        n: v for n, v in attributes.dump_extra(meta, attrs).items() if n not in above and not _is_internal(n)
+    }
     axes = tuple(names[axis] for axis in INTERLEAVES[meta.interleave])
     return [*parts, LayoutArray(_variable_name(meta.variable, {part.name for part in parts}), axes, None, attrs)]
 

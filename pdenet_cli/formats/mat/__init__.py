@@ -34,8 +34,17 @@ OURS = b"written by pdenet"
 LARGEST_V5 = (1 << 31) - (1 << 20)  # bytes of a variable, with room for its header
 ROWS = {"nrow", "nrows", "row", "rows", "numrows", "h", "height", "lines", "nlines"}
 COLUMNS = {"ncol", "ncols", "col", "cols", "column", "columns", "numcols", "w", "width", "samples", "nsamples"}
-LAYOUT = ROWS | COLUMNS | {"nband", "nbands", "bands", "interleave"}
+LAYOUT = ROWS | COLUMNS | {"nband", "nbands", "bands", "interleave", "axes"}
 """Small variables about the size of this one cube: never copied to another."""
+
+AXES, WAVELENGTH = "MATLAB axes", "MATLAB wavelength"  # in CubeMeta.native: their order, its name
+
+ADVICE = {
+    2: "Arrays of rows x columns x bands are read; matrices of pixels x bands or bands x pixels if the numbers of "
+    "rows and columns are beside them as nRow and nCol, with the pixels column by column; other matrices, named "
+    "with --var, as one band.",
+    4: "A cube has three axes: first cut one out in MATLAB, such as X(:, :, :, 1).",
+}
 
 
 def _recognises(path: Path, head: bytes) -> bool:
@@ -79,28 +88,36 @@ def _cube(
     ours: bool = False,
 ) -> Cube:
     scopes = _scopes(variables)
-    counts = {len(v) for values in scopes.values() for v in _wavelengths(values)}
+    counts = {len(v) for values in scopes.values() for v in _wavelengths(values).values()}
     folded = _foldable(variables, scopes, options.variable)
     if folded:
         chosen, notes = _only(path, folded, counts)
     else:
-        chosen, notes = choose_variable(path, variables, options.variable, counts)
+        chosen, notes = choose_variable(path, variables, options.variable, counts, ADVICE)
     array = _trusted(path, chosen, guarded)
+    own = scopes.get(chosen.name.rpartition(".")[0], {})
+    native: dict[str, Any] = {}
     if folded:
         array, axes, more = _fold(chosen, array, scopes)
     elif len(chosen.shape) == 2:
         array, axes, more = OneBand(array), "crb", ("a matrix, read as one band",)
     else:
-        order, more = choose_axes(path, chosen, options.axes, counts, convention=USUAL_AXES)
+        written = own.get("axes") if ours else None
+        order, more = choose_axes(path, chosen, options.axes or written, counts, convention=USUAL_AXES)
+        native |= {} if order == USUAL_AXES else {AXES: order}
         axes = order[::-1]  # on disk the first of MATLAB's axes is the fastest
     sizes = dict(zip(axes, array.shape, strict=True))
-    own = scopes.get(chosen.name.rpartition(".")[0], {})
     place = (
         {n: v for n, v in own.items() if n in attributes.PLACE} if ours else attributes.georeference_fields(own)
     )
     fields, rest = _metadata(scopes, chosen, sizes["b"], place)
     if (spectrum := _spectrum(own)) is not None and list(fields.get("wavelengths", ())) == own[spectrum]:
         more = (*more, f"{spectrum} read as the wavelengths of the bands")
+    for name, values in (pair for scope in (own, *scopes.values()) for pair in _wavelengths(scope).items()):
+        if name != "wavelength" and tuple(values) == fields.get("wavelengths"):
+            native.setdefault(WAVELENGTH, name)
+    if "." in chosen.name:
+        more = (*more, f"{chosen.name} is in a struct: a MAT output has it as {_variable_name(chosen.name)}")
     assert chosen.dtype is not None
     meta = CubeMeta(
         bands=sizes["b"],
@@ -111,6 +128,7 @@ def _cube(
         georeference=attributes.parse_georeference(place),
         variable=chosen.name,
         extra=rest,
+        native=native,
         notes=(*notes, *more, *attributes.notes_on_other_nodata(own, fields.get("nodata"))),
         **fields,
     )
@@ -137,13 +155,13 @@ def _scopes(variables: list[Variable]) -> dict[str, dict[str, Any]]:
     return scopes
 
 
-def _wavelengths(values: Mapping[str, Any]) -> list[list[Any]]:
+def _wavelengths(values: Mapping[str, Any]) -> dict[str, list[Any]]:
     spectrum = _spectrum(values)
-    return [
-        v
+    return {
+        n: v
         for n, v in values.items()
         if (attributes.field_of(n) == "wavelengths" or n == spectrum) and isinstance(v, list)
-    ]
+    }
 
 
 def _spectrum(values: Mapping[str, Any]) -> str | None:
@@ -248,14 +266,35 @@ def _refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
 
 
 def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
-    part, axes = parts[0], USUAL_AXES[::-1]
-    name = meta.variable if re.fullmatch(r"[A-Za-z]\w{0,62}", meta.variable or "", re.ASCII) else "cube"
+    part, name = parts[0], _variable_name(meta.variable)
+    order = meta.native.get(AXES, USUAL_AXES) if meta.bands > 1 else USUAL_AXES  # to MATLAB, a band is a matrix
     small = attributes.dump_fields(meta) | attributes.dump_georeference(meta.georeference)
+    small = {_wavelength_name(meta) if n == "wavelength" else n: value for n, value in small.items()}
+    if order != USUAL_AXES:
+        small["axes"] = order
     if meta.extra:
         small["extra"] = json.dumps(dict(meta.extra), default=str)
-    small.pop(str(name), None)
-    write = _create_v5 if meta.nbytes < LARGEST_V5 else v73.create
-    return Cube(part, meta, write(part, small, str(name), meta.shape(axes), meta.dtype), axes)
+    small.pop(name, None)
+    write, axes = _create_v5 if meta.nbytes < LARGEST_V5 else v73.create, order[::-1]
+    return Cube(part, meta, write(part, small, name, meta.shape(axes), meta.dtype), axes)
+
+
+def _variable_name(wanted: str | None) -> str:
+    """What a variable, or one inside a struct or group, is called in an output."""
+    name = re.split("[./]", wanted or "")[-1]
+    return name if _is_name(name) else "cube"
+
+
+def _wavelength_name(meta: CubeMeta) -> str:
+    """What the wavelengths are called in an output: as in the scene, if they can be found again by that name."""
+    name = meta.native.get(WAVELENGTH, "wavelength")
+    several = meta.bands > 1 and attributes.is_spectrum(list(meta.wavelengths or ()))
+    known = attributes.field_of(name) == "wavelengths" or several
+    return name if known and _is_name(name) else "wavelength"
+
+
+def _is_name(text: str) -> bool:
+    return re.fullmatch(r"[A-Za-z]\w{0,62}", text, re.ASCII) is not None
 
 
 def _create_v5(

@@ -13,15 +13,16 @@ from typing import Any
 from defusedxml import ElementTree
 from tifffile import TiffFile
 
-from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.cube import Cube, CubeMeta, Sliceable
 from pdenet_cli.formats import geokeys
 from pdenet_cli.formats.base import Format, OpenOptions
-from pdenet_cli.formats.choosing import interleave
+from pdenet_cli.formats.choosing import interleave, overridden
 from pdenet_cli.formats.envi_header import EnviHeader
 from pdenet_cli.formats.raw import RawArray
 from pdenet_cli.formats.tiff import gdal_metadata
 from pdenet_cli.formats.tiff import header as tiff_header
-from pdenet_cli.formats.tiff.pages import check_structure, is_masked, picture
+from pdenet_cli.formats.tiff.mask import MaskedArray, nodata_for
+from pdenet_cli.formats.tiff.pages import check_structure, is_masked, mask_of, picture
 from pdenet_cli.formats.tiff.pam import with_pam
 from pdenet_cli.georeference import Transform
 
@@ -48,6 +49,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         found = picture(path, file)
         wanted = (*geokeys.TAGS, GDAL_METADATA, GDAL_NODATA, *DESCRIPTIONS)
         tags = {code: value for code in wanted if (value := found.page.tags.valueof(code)) is not None}
+        mask = mask_of(path, file, found.page) if found.array.dtype.kind in "iuf" else None
         masked = is_masked(path, file)
         generated = found.page.is_imagej or found.page.is_shaped or found.page.is_ome
     axes = options.axes or found.axes
@@ -60,7 +62,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         interleave=interleave(axes),
         nodata=_nodata(tags.get(GDAL_NODATA)),
         georeference=geokeys.georeference(tags),
-        notes=found.notes,
+        notes=(*found.notes, *(() if found.stacked else overridden(axes, found.axes))),
     )
     meta = _with_items(meta, tags)
     texts = {name: tags[c] for c, name in DESCRIPTIONS.items() if isinstance(tags.get(c), str) and tags[c]}
@@ -69,15 +71,20 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     meta = replace(meta, extra=texts | dict(meta.extra))
     if geokeys.is_unknown(meta.georeference):
         meta = meta.noting("the coordinate system of its geo keys is unknown: kept only in TIFF")
-    if masked:
-        meta = meta.noting("the TIFF mask is ignored: masked pixels count as data unless they are nodata")
     meta, pam = with_pam(path, meta)
+    array: Sliceable = found.array
+    if mask is not None:
+        nodata, moved, note = nodata_for(meta.dtype, options.nodata, meta.nodata)
+        array = MaskedArray(array, found.axes, mask, nodata, moved)
+        meta = replace(meta, nodata=nodata).noting(note)
+    elif masked:
+        meta = meta.noting("the TIFF mask is ignored: masked pixels count as data unless they are nodata")
     meta, spectral = _with_neighbour(path, meta)
     meta, world = _with_world_file(path, meta)
     # tifffile writes an array of rows, columns and bands as one page per row.
     if found.stacked and options.axes is None and not _describes_bands(meta, tags):
         meta = meta.noting(f"its {meta.bands} pages are read as bands; use --axes rcb if they are rows")
-    return Cube(path, meta, found.array, axes, beside=(*pam, *spectral, *world))
+    return Cube(path, meta, array, axes, beside=(*pam, *spectral, *world))
 
 
 def _describes_bands(meta: CubeMeta, tags: dict[int, Any]) -> bool:

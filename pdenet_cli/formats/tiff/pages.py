@@ -106,6 +106,19 @@ def is_masked(path: Path, file: Any) -> bool:
     return any(page.is_mask for page in file.pages) or path.with_name(f"{path.name}.msk").exists()
 
 
+def mask_of(path: Path, file: Any, page: Page) -> SegmentArray | None:
+    """The mask of a page as (1, rows, columns), 0 where there is no data; None unless there is one to be read."""
+    size = (1, page.imagelength, page.imagewidth)
+    masks = [mask for mask in file.pages if mask.is_mask and not mask.is_reduced]
+    if [(mask.samplesperpixel, mask.imagelength, mask.imagewidth) for mask in masks] != [size]:
+        return None
+    try:
+        _check_page(path, masks[0])
+    except FormatError:
+        return None
+    return SegmentArray(path, np.dtype(np.uint8), size, (masks[0],), masks[0].decode)
+
+
 def _stack_behind(path: Path, file: Any) -> RawArray | None:
     """The planes behind the first in files of ImageJ and tifffile that describe only one page; else None."""
     page = file.pages[0]

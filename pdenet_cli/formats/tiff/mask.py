@@ -1,0 +1,71 @@
+"""The mask of valid pixels inside a TIFF: what it leaves out is read as nodata."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdenet_cli.cube import Pixels, Sliceable
+from pdenet_cli.dtypes import as_stored, can_hold, limits
+from pdenet_cli.formats.tiff.segments import SegmentArray
+
+
+@dataclass(frozen=True)
+class MaskedArray:
+    """A picture with `nodata` where its mask is 0; unless `moved` is None, data that equal nodata become it."""
+
+    array: Sliceable
+    axes: str
+    mask: SegmentArray  # (1, rows, columns)
+    nodata: float
+    moved: int | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.array.shape)
+
+    @property
+    def block(self) -> tuple[int, ...] | None:
+        return getattr(self.array, "block", None)
+
+    @property
+    def strided(self) -> bool:
+        return getattr(self.array, "strided", False)
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
+        pixels: Pixels = np.asarray(self.array[key])
+        where = dict(zip(self.axes, key, strict=True))
+        rows = range(self.mask.shape[1])[where["r"]]
+        nodata = as_stored(self.nodata, pixels.dtype)
+        if self.moved is not None:
+            pixels[pixels == nodata] = self.moved
+        holes = np.expand_dims(self._holes(rows, where["c"]), self.axes.index("b"))
+        pixels[np.broadcast_to(holes, pixels.shape)] = nodata
+        return pixels
+
+    def _holes(self, rows: range, columns: slice) -> NDArray[np.bool_]:
+        """Where the mask leaves out a pixel; few rows at a time, as the mask decodes those between them too."""
+        some = max(1, self.mask.block[1] // rows.step) * rows.step if rows.step > 1 else max(1, len(rows))
+        parts = [
+            self.mask[slice(0, 1), slice(first, min(first + some, rows.stop), rows.step), columns][0] == 0
+            for first in range(rows.start, max(rows.stop, rows.start + 1), some)
+        ]
+        return np.concatenate(parts)
+
+
+def nodata_for(dtype: np.dtype[Any], *known: float | None) -> tuple[float, int | None, str]:
+    """The nodata value of masked pixels, what data of that value become, and a note.
+
+    The first `known` value that the type can hold, which data may have too; else one that data rarely have.
+    """
+    for value in known:
+        if value is not None and (dtype.kind == "f" or can_hold(dtype, value)):
+            return value, None, f"masked pixels are read as nodata, {value:.10g}"
+    if dtype.kind == "f":
+        return float("nan"), None, "masked pixels are read as nodata, NaN"
+    least, most = (int(end) for end in limits(dtype))
+    nodata, moved = (least, least + 1) if dtype.kind == "i" else (most, most - 1)
+    return nodata, moved, f"masked pixels are read as nodata, {nodata}, and pixels of that value as {moved}"
