@@ -183,6 +183,13 @@ def says_scale(meta: CubeMeta) -> bool:
     return _physical(meta) is not None
 
 
+def physical_top(meta: CubeMeta, survey: Survey) -> float:
+    """The 99.9th percentile of what a file's numbers measure, as its header says."""
+    if meta.reflectance_scale:
+        return survey.top / meta.reflectance_scale
+    return survey.top if survey.brightest is None else survey.brightest
+
+
 def _physical(meta: CubeMeta) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """Gains and offsets from a file's numbers to physical values, one or one per band; None: not in the header."""
     if meta.reflectance_scale:
