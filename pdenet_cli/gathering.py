@@ -82,6 +82,7 @@ def gather(
         scale=tile.scale,
         unexplained=unexplained,
         gain=radiometry.units(bands[span.crop]),
+        measured=radiometry.measured(bands[span.crop]),
         inner=tile.core.relative_to(near).scaled(tile.scale).slices,
     )
     return evidence, fine_there

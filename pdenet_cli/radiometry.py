@@ -56,6 +56,7 @@ class Radiometry:
     nodata: float | None = None
     fill: tuple[float, ...] = (0.0,)  # what the network sees deep in holes, 0..1: one, or one per band
     floor: float = -math.inf  # smallest number in outputs: 0 where the scene has no negative value
+    measures: tuple[float, ...] = (1.0,)  # what a number measures by the header: one, or one per band
 
     @classmethod
     def of(cls, meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | None = None) -> Radiometry:
@@ -68,6 +69,7 @@ class Radiometry:
             raise UsageError(f"The range {low:g} to {high:g} is empty. Use --range LO HI with LO below HI.")
         gain = tuple(g / (high - low) for g in gains)
         offset = tuple((o - low) / (high - low) for o in offsets)
+        physical = _physical(without_implausible_scale(meta, survey))
         means = np.array(survey.means) * np.array(gain) + np.array(offset)
         return cls(
             gain=gain,
@@ -80,6 +82,7 @@ class Radiometry:
             floor=0.0
             if survey.ends(meta)[0] >= 0 and (survey.looked_at == 1 or meta.dtype.kind in "ub")
             else -math.inf,
+            measures=(1.0,) if physical is None else physical[0],
         )
 
     def for_other_file(self, this: CubeMeta, other: CubeMeta) -> Radiometry:
@@ -139,6 +142,10 @@ class Radiometry:
     def units(self, bands: Bands = ALL) -> NDArray[np.float64]:
         """0..1 per file number, by band: (bands or 1, 1, 1); negative where numbers fall as light grows."""
         return np.asarray(_per_band(self.gain, bands), np.float64)
+
+    def measured(self, bands: Bands = ALL) -> NDArray[np.float64]:
+        """What a difference of one in the file's numbers measures by the header, by band: (bands or 1, 1, 1)."""
+        return _per_band(self.measures, bands)
 
     def spread_from_unit(self, spread: Pixels, bands: Bands = ALL) -> NDArray[np.float32]:
         """A standard deviation in the file's numbers: it takes the gain, never the offset."""

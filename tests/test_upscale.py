@@ -138,12 +138,16 @@ def test_the_report_tells_what_was_asked_and_what_the_maps_show(pdenet, scene, m
     wishes = [
         word for name in ("std", "cv", "angle", "consistency", "interval", "risk") for word in ("--map", name)
     ]
-    words = ("--model", models / "calibrated.safetensors", "--samples", 3, "--level", 0.8, "--tolerance", 250)
+    words = ("--model", models / "calibrated.safetensors", "--samples", 3, "--level", 0.8, "--tolerance", 0.025)
     ran = pdenet("uncertainty", scene, "-o", tmp_path / "m", "--no-page", *words, *wishes)
     assert ran.returncode == 0, ran.stderr
     report = json.loads((tmp_path / "m" / "scene.report.json").read_text())
     asked = report["job"]["uncertainty"]
-    assert (asked["level"], asked["tolerance"]) == (0.8, 250)
+    assert (asked["level"], asked["tolerance"]) == (0.8, 0.025)
+    unit = "as the header scales values (250 in the file's numbers)"
+    assert asked["tolerance_unit"] == unit
+    assert f"--tolerance 0.025 is taken {unit}." in report["notes"]
+    assert report["maps"]["risk"]["says"] == f"probability of an error beyond 0.025 {unit}"
     assert asked["calibration"]["scenes"] == 2
     assert "4 samples (masks)" in report["notes"][-1]  # what it was calibrated with
     assert report["notes"][-1] in " ".join(ran.stderr.split())
@@ -163,7 +167,45 @@ def test_the_report_tells_what_was_asked_and_what_the_maps_show(pdenet, scene, m
     assert levels["risk"] == [1, 2, 5, 10, 20, 50]
     assert maps["interval_low"].meta.reflectance_scale == 10000
     assert "0.8" in maps["interval_low"].meta.extra["description"]
+    for name in ("risk", "risk_merged"):
+        assert f"0.025 {unit}" in maps[name].meta.extra["description"]
     assert "angle" not in report["outputs"]  # a band alone has none
+
+
+@pytest.mark.parametrize(
+    ("number", "zero", "dtype", "said", "tolerance"),
+    [
+        (1e-4, 0, "i2", {"gains": (1e-4,) * 5}, 0.02),
+        (1e-4, 0, "i2", {"reflectance_scale": 10000.0}, 0.02),
+        (1e-4, 0.1, "i2", {"gains": (1e-4,) * 5, "offsets": (-0.1,) * 5}, 0.02),
+        (1e-4, 0, "i2", {}, 200),
+        (1, 0, "f4", {"reflectance_scale": 10000.0}, 0.02),  # which the values contradict
+    ],
+)
+def test_a_tolerance_is_in_values_as_the_header_scales_them(
+    models, tmp_path, number, zero, dtype, said, tolerance
+):
+    values = np.random.default_rng(0).integers(300, 9000, (5, 12, 12)) / 10000
+    numbers = (values + zero) / number
+    plain = written(tmp_path / "plain.hdr", values.astype("f4"))
+    scaled = written(
+        tmp_path / "scaled.hdr", (np.rint(numbers) if dtype == "i2" else numbers).astype(dtype), **said
+    )
+    posterior = Posterior(load_model(models / "calibrated.safetensors"), 2)
+    risks = []
+    for scene, asked, ends in ((plain, 0.02, None), (scaled, tolerance, None if said else (0, 10000))):
+        settings = Settings(False, ("risk",), Question(tolerance=asked), ends)
+        list(Job(scene, tmp_path / f"out_{scene.name}", posterior, settings).run())
+        risks.append(open_cube(tmp_path / f"out_{scene.stem}_risk.hdr").read())
+    np.testing.assert_allclose(*risks, rtol=1e-3)
+    assert 1 < risks[0].mean() < 99
+
+
+def test_a_tolerance_in_the_files_numbers_is_refused_where_the_header_scales_them(pdenet, scene, models, tmp_path):
+    words = ("--model", models / "calibrated.safetensors", "--tolerance", 250)
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "m", *words)
+    assert ran.returncode == 2
+    assert "--tolerance 250: too large. The header scales the values" in " ".join(ran.stderr.split())
 
 
 def test_intervals_hold_the_mean_and_are_the_calibrations(pdenet, scene, models, tmp_path):

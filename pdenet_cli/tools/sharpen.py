@@ -117,6 +117,9 @@ class Job:
         # The whole scene: outputs would lose a hole or a bright pixel that the survey missed.
         whole = not settings.forecast
         self.reading = Reading.of(self.source, posterior.network.bands, settings.value_range, whole=whole)
+        self.maps.scale_tolerance(self.reading.radiometry, self.reading.survey)
+        # The maps can say only now what their tolerance is in.
+        self.delivery = replace(self.delivery, cubes=dict(self._cubes(output, also_mean=shown)))
         if settings.dtype is not None:
             refuse_narrow(np.dtype(settings.dtype), self.source.meta, self.reading.survey)
         posterior.refuse_other_bands(len(self.reading.bands))
