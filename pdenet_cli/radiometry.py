@@ -113,6 +113,21 @@ class Radiometry:
         numbers /= _per_band(self.gain, bands)
         return self._written(np.maximum(numbers, self.floor, out=numbers), dtype)
 
+    def clipped(self, unit: Pixels, there: NDArray[np.bool_], dtype: np.dtype[Any], bands: Bands = ALL) -> int:
+        """How many values `finish` clips because an integer `dtype` does not reach so far."""
+        if dtype.kind not in "ui" or not unit.size:
+            return 0
+        least, most = limits(dtype)
+
+        def beyond(values: Pixels) -> NDArray[np.bool_]:
+            numbers = np.subtract(values, _per_band(self.offset, bands), dtype=np.float64)
+            numbers = np.rint(np.maximum(numbers / _per_band(self.gain, bands), self.floor))
+            return np.asarray((numbers < least) | (numbers > most))
+
+        # The extremes of each band first: hardly ever is anything clipped.
+        ends = np.stack((unit.min((1, 2)), unit.max((1, 2))), axis=1)[:, None]  # (bands, 1, 2)
+        return int(np.count_nonzero(beyond(unit) & there)) if beyond(ends).any() else 0
+
     def kept(self, pixels: Pixels, there: NDArray[np.bool_], dtype: np.dtype[Any]) -> Pixels:
         """File numbers in another type, their values unchanged; nodata where `there` is False."""
         numbers = self._written(np.where(there, pixels, 0).astype(np.float64), dtype)

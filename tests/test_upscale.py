@@ -259,6 +259,27 @@ def test_maps_are_asked_at_the_level_that_the_model_is_calibrated_for(models):
     assert "The 30% interval" in other["calibration"]["guarantee"]
 
 
+def test_values_beyond_the_type_of_the_output_are_counted_and_told_of(pdenet, tmp_path):
+    pixels = np.full((2, 12, 12), 32000, "<i2")
+    pixels[:, 4:8, 4:8] = 3000  # bicubic overshoots beside it
+    scene = written(tmp_path / "hot.tif", pixels)
+    words = ("upscale", scene, "--model", "bicubic", "-o")
+    ran = pdenet(*words, tmp_path / "fine.tif", "--json")
+    exact = bicubic_up(torch.from_numpy(pixels.astype("f4")), 4).numpy()
+    count = int((np.rint(exact) > 32767).sum())
+    assert count > 9
+    note = f"{count} values were beyond what int16 holds and clipped; pdenet upscale --dtype float32 keeps them."
+    assert note in " ".join(ran.stderr.split())
+    assert json.loads(ran.stdout)["notes"] == [note]
+    assert "clipped" not in pdenet(*words, tmp_path / "wide.tif", "--dtype", "float32").stderr
+    run = Job(scene, tmp_path / "part.tif", Posterior(bicubic_model(4), 1), Settings(tile=6)).run()
+    next(run), next(run)
+    run.close()
+    told = pdenet(*words, tmp_path / "part.tif", "--tile", 6, "--resume")
+    assert "At least " in told.stderr, told.stderr
+    assert (tmp_path / "part.tif").read_bytes() == (tmp_path / "fine.tif").read_bytes()
+
+
 def test_a_tolerance_adds_the_risk_to_any_maps(models):
     posterior = Posterior(load_model(models / "calibrated.safetensors"), 2)
     assert Maps(("std",), Question(tolerance=5), posterior).names == ("std", "risk")

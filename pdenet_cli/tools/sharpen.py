@@ -18,7 +18,7 @@ from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.formats import open_cube, output_format
 from pdenet_cli.formats.output import Output, unwritable
 from pdenet_cli.gathering import halo_for
-from pdenet_cli.inference import super_resolve
+from pdenet_cli.inference import Layer, super_resolve
 from pdenet_cli.mixtures import enough_bands
 from pdenet_cli.posterior import Posterior, require_posterior
 from pdenet_cli.reading import Reading
@@ -86,6 +86,7 @@ class Job:
         scene, output = Path(scene), Path(output)
         self.posterior, self.settings, self.others = posterior, settings, others
         self.maps = Maps(settings.maps, settings.question, posterior)
+        self.late_notes: list[str] = []  # what only the work has shown
         self.source = open_cube(scene, settings.variable, settings.axes, settings.nodata)
         try:
             self._prepare(scene, output)
@@ -241,6 +242,9 @@ class Job:
             for count, _ in enumerate(work, start=first + 1):
                 self.delivery.journal.note(f"tile {count}")
                 yield count, total
+            for note in self._clipped(layers, first):
+                say(note)
+                self.late_notes.append(note)
             return self.maps.statistics(cubes, self.reading.radiometry)
 
     def _cubes(self, path: Path, *, also_mean: bool) -> Iterator[tuple[str, tuple[Output, CubeMeta]]]:
@@ -302,6 +306,15 @@ class Job:
             bands = "bad band is" if unusable == 1 else "bad bands are"
             yield f"{unusable} {bands} written as 0: the scene has no nodata value. Give one with --nodata"
 
+    def _clipped(self, layers: Sequence[Layer], first: int) -> Iterator[str]:
+        """A note if values were beyond the type of the cube; those of tiles before `first` were not counted."""
+        for layer in layers:
+            if layer.cube is not None and (count := sum(layer.clipped)):
+                least = "At least " if first else ""
+                values = f"{count:,} values were" if count > 1 else "1 value was"
+                way = "pdenet upscale --dtype float32 keeps them"
+                yield f"{least}{values} beyond what {layer.cube.meta.dtype.name} holds and clipped; {way}."
+
     @property
     def _unusable_bands(self) -> int:
         return self.source.meta.bands - len(self.reading.bands) - len(self.reading.constant)
@@ -323,6 +336,6 @@ class Job:
                 "device": str(self.posterior.device),
             },
             seconds=round(seconds, 2),
-            notes=self._notes(),
+            notes=(*self._notes(), *self.late_notes),
             maps=statistics,
         )
