@@ -81,6 +81,7 @@ class ObservedTile:
             scale=tile.scale,
             unexplained=unexplained,
             gain=self.radiometry.units(bands[span.crop]),
+            measured=self.radiometry.measured(bands[span.crop]),
             inner=tile.core.relative_to(near).scaled(tile.scale).slices,
         )
         return evidence, fine_there

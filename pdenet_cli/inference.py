@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -46,6 +46,7 @@ class Layer:
     summary: Summary
     cube: Sink | None = None
     merged: Cube | None = None
+    clipped: list[int] = field(default_factory=list)  # values beyond the type of `cube`, of each written tile
 
 
 def super_resolve(
@@ -126,12 +127,14 @@ def _write_tile(
     question: Question,
 ) -> None:
     sums: dict[int, Sums] = {}
+    clipped = [0] * len(layers)
     counts = np.zeros((tile.target.rows, tile.target.columns), np.int64)
     for span, evidence, there in gathered:
         counts += there.sum(0)
         bands = [usable[i] for i in span.core]
         for i, layer in enumerate(layers):
-            values = _in_file_numbers(layer, evidence, there, radiometry, bands, question)
+            values, beyond = _in_file_numbers(layer, evidence, there, radiometry, bands, question)
+            clipped[i] += beyond
             if layer.merged is not None:
                 sums[i] = layer.summary.merging.addends(evidence, values, there) + sums.get(i, 0)
             if layer.cube is not None:
@@ -141,6 +144,7 @@ def _write_tile(
     for i, layer in enumerate(layers):
         if layer.merged is not None:
             layer.merged.write(tile.target, layer.summary.merging.finish(sums[i], counts)[None])
+        layer.clipped.append(clipped[i])
 
 
 def _write_owned(
@@ -169,17 +173,19 @@ def _in_file_numbers(
     radiometry: Radiometry,
     bands: Sequence[int],
     question: Question,
-) -> NDArray[Any]:
+) -> tuple[NDArray[Any], int]:
+    """What a layer shows of some bands, and how many values its type could not hold."""
     summary = layer.summary
     values = evidence.mean if summary.compute is None else summary.compute(evidence, question)
     if summary.unit == "value" and layer.cube is not None:
         meta = layer.cube.meta
         # Each output has its own nodata value: maps use NaN, where their scene may use a number.
         own = replace(radiometry, nodata=meta.nodata)
-        return own.finish(values, there, meta.dtype.newbyteorder("="), bands)
+        dtype = meta.dtype.newbyteorder("=")
+        return own.finish(values, there, dtype, bands), own.clipped(values, there, dtype, bands)
     if summary.unit == "spread":
         values = radiometry.spread_from_unit(values, bands)
-    return np.where(there, values, np.float32(np.nan))
+    return np.where(there, values, np.float32(np.nan)), 0
 
 
 def _smaller(tile: Tile, posterior: Posterior, plan: Plan, say: Say) -> list[Tile]:

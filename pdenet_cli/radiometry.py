@@ -56,6 +56,7 @@ class Radiometry:
     nodata: float | None = None
     fill: tuple[float, ...] = (0.0,)  # what the network sees deep in holes, 0..1: one, or one per band
     floor: float = -math.inf  # smallest number in outputs: 0 where the scene has no negative value
+    measures: tuple[float, ...] = (1.0,)  # what a number measures by the header: one, or one per band
 
     @classmethod
     def of(cls, meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | None = None) -> Radiometry:
@@ -68,6 +69,7 @@ class Radiometry:
             raise UsageError(f"The range {low:g} to {high:g} is empty. Use --range LO HI with LO below HI.")
         gain = tuple(g / (high - low) for g in gains)
         offset = tuple((o - low) / (high - low) for o in offsets)
+        physical = _physical(without_implausible_scale(meta, survey))
         means = np.array(survey.means) * np.array(gain) + np.array(offset)
         return cls(
             gain=gain,
@@ -80,6 +82,7 @@ class Radiometry:
             floor=0.0
             if survey.ends(meta)[0] >= 0 and (survey.looked_at == 1 or meta.dtype.kind in "ub")
             else -math.inf,
+            measures=(1.0,) if physical is None else physical[0],
         )
 
     def for_other_file(self, this: CubeMeta, other: CubeMeta) -> Radiometry:
@@ -110,6 +113,21 @@ class Radiometry:
         numbers /= _per_band(self.gain, bands)
         return self._written(np.maximum(numbers, self.floor, out=numbers), dtype)
 
+    def clipped(self, unit: Pixels, there: NDArray[np.bool_], dtype: np.dtype[Any], bands: Bands = ALL) -> int:
+        """How many values `finish` clips because an integer `dtype` does not reach so far."""
+        if dtype.kind not in "ui" or not unit.size:
+            return 0
+        least, most = limits(dtype)
+
+        def beyond(values: Pixels) -> NDArray[np.bool_]:
+            numbers = np.subtract(values, _per_band(self.offset, bands), dtype=np.float64)
+            numbers = np.rint(np.maximum(numbers / _per_band(self.gain, bands), self.floor))
+            return np.asarray((numbers < least) | (numbers > most))
+
+        # The extremes of each band first: hardly ever is anything clipped.
+        ends = np.stack((unit.min((1, 2)), unit.max((1, 2))), axis=1)[:, None]  # (bands, 1, 2)
+        return int(np.count_nonzero(beyond(unit) & there)) if beyond(ends).any() else 0
+
     def kept(self, pixels: Pixels, there: NDArray[np.bool_], dtype: np.dtype[Any]) -> Pixels:
         """File numbers in another type, their values unchanged; nodata where `there` is False."""
         numbers = self._written(np.where(there, pixels, 0).astype(np.float64), dtype)
@@ -139,6 +157,10 @@ class Radiometry:
     def units(self, bands: Bands = ALL) -> NDArray[np.float64]:
         """0..1 per file number, by band: (bands or 1, 1, 1); negative where numbers fall as light grows."""
         return np.asarray(_per_band(self.gain, bands), np.float64)
+
+    def measured(self, bands: Bands = ALL) -> NDArray[np.float64]:
+        """What a difference of one in the file's numbers measures by the header, by band: (bands or 1, 1, 1)."""
+        return _per_band(self.measures, bands)
 
     def spread_from_unit(self, spread: Pixels, bands: Bands = ALL) -> NDArray[np.float32]:
         """A standard deviation in the file's numbers: it takes the gain, never the offset."""
@@ -181,6 +203,13 @@ def without_implausible_scale(meta: CubeMeta, survey: Survey) -> CubeMeta:
 def says_scale(meta: CubeMeta) -> bool:
     """Whether a header says what its numbers measure: by a scale factor, gains or offsets."""
     return _physical(meta) is not None
+
+
+def physical_top(meta: CubeMeta, survey: Survey) -> float:
+    """The 99.9th percentile of what a file's numbers measure, as its header says."""
+    if meta.reflectance_scale:
+        return survey.top / meta.reflectance_scale
+    return survey.top if survey.brightest is None else survey.brightest
 
 
 def _physical(meta: CubeMeta) -> tuple[tuple[float, ...], tuple[float, ...]] | None:

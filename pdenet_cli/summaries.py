@@ -16,8 +16,9 @@ valid bands of a pixel into one value. "Numbers" are the file's.
 
 share: q(y) = round((levels - 1)·y), y clipped to 0..1; with 256 levels the 8-bit value of the paper. It depends on
 how near the mean is to a rounding edge and saturates: a std of 2/255 gives 80 % already. std does neither.
-interval, risk: h and P come from the model's calibration; the tolerance is in the file's numbers. P is at least
-1 - the highest level of the calibration (0.5 % with the shipped models).
+interval, risk: h and P come from the model's calibration. P is at least 1 - the highest level of the calibration
+(0.5 % with the shipped models). The tolerance is a difference of values as the header scales them, by gains or a
+reflectance scale factor; of numbers where it does not.
 cv: means darker than one 8-bit step count as one step.
 consistency: D is the degradation that the model was trained to undo. It needs no samples, and all fine pixels
 within a pixel of the input have one value.
@@ -69,6 +70,7 @@ class Evidence:
     scale: int
     unexplained: Map | None = None  # the input minus the degraded mean, shaped as `low`
     gain: NDArray[np.float64] | float = 1.0  # 0..1 per file number, maybe negative; one or (bands, 1, 1)
+    measured: NDArray[np.float64] | float = 1.0  # value per file number, as the header says; shaped as `gain`
     inner: tuple[slice, slice] = (slice(None), slice(None))  # where the tile is in `low_roughness`, enlarged
 
     @cached_property
@@ -185,8 +187,9 @@ class Question:
 
     grey_levels: int = 256  # for `share`
     level: float | None = None  # probability that an interval holds the truth; None: the model's own level
-    tolerance: float | None = None  # for `risk`, the file's numbers
+    tolerance: float | None = None  # for `risk`, as the header scales values
     calibration: IntervalModel | None = None  # that of the model
+    scaled: str = ""  # said after the tolerance where the header scales values
 
 
 USUAL = Question()
@@ -256,7 +259,8 @@ def risk(evidence: Evidence, question: Question) -> Map:
     """The probability, in percent, that the truth is further than the tolerance from the mean."""
     assert question.calibration is not None
     assert question.tolerance is not None
-    return np.asarray(100 * question.calibration.beyond(evidence, question.tolerance * evidence.gain), np.float32)
+    unit = question.tolerance / evidence.measured * evidence.gain
+    return np.asarray(100 * question.calibration.beyond(evidence, unit), np.float32)
 
 
 def repeated(low: NDArray[Any], scale: int) -> NDArray[Any]:
@@ -310,7 +314,9 @@ CONSISTENCY = Summary(
     merging=RMS,
     degrades=True,
 )
-RISK = Summary("risk", "probability of an error beyond {tolerance:g}", risk, unit="percent", needs="calibration")
+RISK = Summary(
+    "risk", "probability of an error beyond {tolerance:g}{scaled}", risk, unit="percent", needs="calibration"
+)
 MAPS: dict[str, tuple[Summary, ...]] = {
     "std": (STD,),
     "share": (SHARE,),

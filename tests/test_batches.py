@@ -1,5 +1,6 @@
 """Several scenes at once: one that fails, for whatever reason, does not stop the others."""
 
+import json
 import sys
 
 import pytest
@@ -52,6 +53,24 @@ def test_a_bug_at_one_scene_is_told_with_its_kind_and_the_others_are_done(ran, s
     assert "1 of 3" in said.err
     for name in ("river", "field"):
         assert name in said.out
+
+
+@pytest.mark.parametrize("command", ["info", "upscale"])
+def test_a_list_of_reports_has_an_entry_for_a_scene_that_failed(ran, scenes, command):
+    code, said = ran(command, *scenes, "--json")
+    assert code == 7
+    told = json.loads(said.out)
+    assert told[1] == {"path": str(scenes[1]), "error": "RuntimeError: a kernel is lost"}
+    assert [("error" in entry) for entry in told] == [False, True, False]
+
+
+@pytest.mark.parametrize("command", ["evaluate", "calibrate"])
+def test_one_report_of_all_scenes_names_those_that_failed(ran, scenes, command):
+    code, said = ran(command, *scenes, "--json")
+    assert code == 7
+    assert [why for name, why in json.loads(said.out)["failed"].items() if "swamp" in name] == [
+        "RuntimeError: a kernel is lost"
+    ]
 
 
 @pytest.mark.parametrize("command", ["info", "upscale", "evaluate", "calibrate"])

@@ -73,6 +73,43 @@ def test_an_estimate_is_scaled_as_its_own_header_says(truth, tmp_path, numbers, 
     assert [note.split()[0] for note in notes] == ([] if credible else ["guess.hdr"])
 
 
+@pytest.mark.parametrize(
+    ("said", "stored"),
+    [
+        ({"gains": (1e-4,) * 5}, lambda unit: 10000 * unit),
+        ({"reflectance_scale": 10000.0}, lambda unit: 10000 * unit),
+        ({"gains": (0.002,) * 5, "offsets": (-0.1,) * 5}, lambda unit: 500 * (unit + 0.1)),
+    ],
+)
+def test_physical_values_without_a_scale_are_told_from_stored_numbers(tmp_path, said, stored):
+    unit = (np.rint(smooth(**SIZE) * 500) / 500).astype("<f4")  # numbers that all of them hold
+    numbers = np.rint(stored(unit.astype(np.float64)))
+    scaled = written(tmp_path / "scaled.hdr", numbers.astype("<i2"), **said)
+    for name, values, note in (
+        ("values.hdr", unit, "taken as physical values"),
+        ("numbers.hdr", numbers.astype("<f4"), "read with the other cube's scaling"),
+    ):
+        plain = written(tmp_path / name, values)
+        for pair in ((plain, scaled), (scaled, plain)):
+            for settings in (TruthSettings(), TruthSettings(bands=slice(1, 4), nodata=numbers[0, 0, 0])):
+                done = evaluate_files(*pair, None, settings)
+                scores = done.scenes[0].systems[pair[0].name].values
+                assert scores["RMSE"] < 1e-7
+                assert scores["MPSNR"] >= 100
+                assert [note in told and "meaningless" not in told for told in done.notes] == [True]
+
+
+def test_values_that_fit_neither_reading_are_told_of(tmp_path):
+    unit = smooth(**SIZE)
+    scaled = written(tmp_path / "scaled.hdr", (10000 * unit).astype("<i2"), gains=(1e-4,) * 5)
+    for values in (100 * unit, -unit):
+        (note,) = evaluate_files(written(tmp_path / "a.hdr", values), scaled, None, TruthSettings()).notes
+        assert "a.hdr" in note
+        assert "scores may be meaningless" in note
+        (tmp_path / "a.hdr").unlink()
+        (tmp_path / "a.img").unlink()
+
+
 def test_a_cube_beside_itself_is_scaled_alike_whatever_it_says(tmp_path):
     path = written(tmp_path / "a.hdr", (1000 * smooth(**SIZE)).astype("<f4"))
     same = evaluate_files(path, path, None, TruthSettings())

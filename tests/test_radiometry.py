@@ -182,6 +182,25 @@ def test_what_does_not_fit_is_clipped_not_wrapped(dtype):
     assert out[1] > 100
 
 
+@pytest.mark.parametrize(
+    ("dtype", "floor", "gain", "expected"),
+    [
+        ("i2", -math.inf, 1.0, 3),
+        ("i2", 0.0, 1.0, 2),  # what is below 0 is held at 0, which is no clipping
+        ("i2", -math.inf, -1.0, 3),
+        ("u1", 0.0, 1.0, 3),
+        ("i4", -math.inf, 1.0, 0),
+        ("f4", -math.inf, 1.0, 0),
+    ],
+)
+def test_values_that_do_not_fit_are_counted_after_rounding_and_not_in_holes(dtype, floor, gain, expected):
+    radiometry = Radiometry((gain,), (0.0,), "test", floor=floor)
+    numbers = np.array([[[32767.4, 32767.6, 4e4, 9e4], [-32768.4, -5e4, 3, 0]]])
+    there = np.ones(numbers.shape, bool)
+    there[0, 0, 3] = False
+    assert radiometry.clipped(gain * numbers, there, np.dtype(dtype)) == expected
+
+
 def test_a_spread_takes_the_gain_and_never_the_offset():
     radiometry = Radiometry((0.01,), (-5.0,), "test")
     np.testing.assert_allclose(radiometry.spread_from_unit(np.full((1, 1, 1), 0.2)), 20)

@@ -138,12 +138,16 @@ def test_the_report_tells_what_was_asked_and_what_the_maps_show(pdenet, scene, m
     wishes = [
         word for name in ("std", "cv", "angle", "consistency", "interval", "risk") for word in ("--map", name)
     ]
-    words = ("--model", models / "calibrated.safetensors", "--samples", 3, "--level", 0.8, "--tolerance", 250)
+    words = ("--model", models / "calibrated.safetensors", "--samples", 3, "--level", 0.8, "--tolerance", 0.025)
     ran = pdenet("uncertainty", scene, "-o", tmp_path / "m", "--no-page", *words, *wishes)
     assert ran.returncode == 0, ran.stderr
     report = json.loads((tmp_path / "m" / "scene.report.json").read_text())
     asked = report["job"]["uncertainty"]
-    assert (asked["level"], asked["tolerance"]) == (0.8, 250)
+    assert (asked["level"], asked["tolerance"]) == (0.8, 0.025)
+    unit = "as the header scales values (250 in the file's numbers)"
+    assert asked["tolerance_unit"] == unit
+    assert f"--tolerance 0.025 is taken {unit}." in report["notes"]
+    assert report["maps"]["risk"]["says"] == f"probability of an error beyond 0.025 {unit}"
     assert asked["calibration"]["scenes"] == 2
     assert "4 samples (masks)" in report["notes"][-1]  # what it was calibrated with
     assert report["notes"][-1] in " ".join(ran.stderr.split())
@@ -163,7 +167,45 @@ def test_the_report_tells_what_was_asked_and_what_the_maps_show(pdenet, scene, m
     assert levels["risk"] == [1, 2, 5, 10, 20, 50]
     assert maps["interval_low"].meta.reflectance_scale == 10000
     assert "0.8" in maps["interval_low"].meta.extra["description"]
+    for name in ("risk", "risk_merged"):
+        assert f"0.025 {unit}" in maps[name].meta.extra["description"]
     assert "angle" not in report["outputs"]  # a band alone has none
+
+
+@pytest.mark.parametrize(
+    ("number", "zero", "dtype", "said", "tolerance"),
+    [
+        (1e-4, 0, "i2", {"gains": (1e-4,) * 5}, 0.02),
+        (1e-4, 0, "i2", {"reflectance_scale": 10000.0}, 0.02),
+        (1e-4, 0.1, "i2", {"gains": (1e-4,) * 5, "offsets": (-0.1,) * 5}, 0.02),
+        (1e-4, 0, "i2", {}, 200),
+        (1, 0, "f4", {"reflectance_scale": 10000.0}, 0.02),  # which the values contradict
+    ],
+)
+def test_a_tolerance_is_in_values_as_the_header_scales_them(
+    models, tmp_path, number, zero, dtype, said, tolerance
+):
+    values = np.random.default_rng(0).integers(300, 9000, (5, 12, 12)) / 10000
+    numbers = (values + zero) / number
+    plain = written(tmp_path / "plain.hdr", values.astype("f4"))
+    scaled = written(
+        tmp_path / "scaled.hdr", (np.rint(numbers) if dtype == "i2" else numbers).astype(dtype), **said
+    )
+    posterior = Posterior(load_model(models / "calibrated.safetensors"), 2)
+    risks = []
+    for scene, asked, ends in ((plain, 0.02, None), (scaled, tolerance, None if said else (0, 10000))):
+        settings = Settings(False, ("risk",), Question(tolerance=asked), ends)
+        list(Job(scene, tmp_path / f"out_{scene.name}", posterior, settings).run())
+        risks.append(open_cube(tmp_path / f"out_{scene.stem}_risk.hdr").read())
+    np.testing.assert_allclose(*risks, rtol=1e-3)
+    assert 1 < risks[0].mean() < 99
+
+
+def test_a_tolerance_in_the_files_numbers_is_refused_where_the_header_scales_them(pdenet, scene, models, tmp_path):
+    words = ("--model", models / "calibrated.safetensors", "--tolerance", 250)
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "m", *words)
+    assert ran.returncode == 2
+    assert "--tolerance 250: too large. The header scales the values" in " ".join(ran.stderr.split())
 
 
 def test_intervals_hold_the_mean_and_are_the_calibrations(pdenet, scene, models, tmp_path):
@@ -215,6 +257,27 @@ def test_maps_are_asked_at_the_level_that_the_model_is_calibrated_for(models):
         assert f"The {100 * level:g}% interval" in facts["calibration"]["guarantee"]
     other = Maps(None, Question(level=0.3), Posterior(model, 2)).facts()
     assert "The 30% interval" in other["calibration"]["guarantee"]
+
+
+def test_values_beyond_the_type_of_the_output_are_counted_and_told_of(pdenet, tmp_path):
+    pixels = np.full((2, 12, 12), 32000, "<i2")
+    pixels[:, 4:8, 4:8] = 3000  # bicubic overshoots beside it
+    scene = written(tmp_path / "hot.tif", pixels)
+    words = ("upscale", scene, "--model", "bicubic", "-o")
+    ran = pdenet(*words, tmp_path / "fine.tif", "--json")
+    exact = bicubic_up(torch.from_numpy(pixels.astype("f4")), 4).numpy()
+    count = int((np.rint(exact) > 32767).sum())
+    assert count > 9
+    note = f"{count} values were beyond what int16 holds and clipped; pdenet upscale --dtype float32 keeps them."
+    assert note in " ".join(ran.stderr.split())
+    assert json.loads(ran.stdout)["notes"] == [note]
+    assert "clipped" not in pdenet(*words, tmp_path / "wide.tif", "--dtype", "float32").stderr
+    run = Job(scene, tmp_path / "part.tif", Posterior(bicubic_model(4), 1), Settings(tile=6)).run()
+    next(run), next(run)
+    run.close()
+    told = pdenet(*words, tmp_path / "part.tif", "--tile", 6, "--resume")
+    assert "At least " in told.stderr, told.stderr
+    assert (tmp_path / "part.tif").read_bytes() == (tmp_path / "fine.tif").read_bytes()
 
 
 def test_a_tolerance_adds_the_risk_to_any_maps(models):

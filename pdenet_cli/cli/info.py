@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -43,34 +43,34 @@ def info(
     if quicklook is not None and len(files) > 1:
         raise UsageError("--quicklook takes one cube at a time.")
     coloured = not as_json and out.is_terminal and bool(out.color_system)
-    found, failed = [], []
+    told: list[dict[str, Any]] = []
+    failed = []
     for path in files:
         try:
-            found.append(
-                describe(
-                    path,
-                    variable=var,
-                    axes=axes,
-                    nodata=nodata,
-                    value_range=value_range,
-                    quicklook_path=quicklook,
-                    overwrite=overwrite,
-                    thumbnail=coloured,
-                    bands=chosen,
-                )
+            found = describe(
+                path,
+                variable=var,
+                axes=axes,
+                nodata=nodata,
+                value_range=value_range,
+                quicklook_path=quicklook,
+                overwrite=overwrite,
+                thumbnail=coloured,
+                bands=chosen,
             )
+            told.append(found.to_dict())
         except Exception as error:
             if len(files) == 1:
                 raise
             failed.append(path)
             why = as_pdenet_error(error)
+            told.append({"path": str(path), "error": str(why)})
             print_error(why if str(path) in str(why) else PdenetError(f"{path}: {why}"))
             continue
         if not as_json:
-            _show(found[-1])
+            _show(found)
     if as_json:
-        reports = [description.to_dict() for description in found]
-        print(json.dumps(reports if len(files) > 1 else reports[0], indent=2))
+        print(json.dumps(told if len(files) > 1 else told[0], indent=2))
     if failed:
         raise BatchError(f"{len(failed)} of {len(files)} files could not be read; see above.")
 

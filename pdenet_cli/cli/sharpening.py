@@ -94,7 +94,7 @@ def _sharpen_each(
     settings: Settings,
     as_json: bool,
 ) -> tuple[list[dict[str, Any]], dict[Path, PdenetError]]:
-    """The report or forecast of each scene, and why scenes failed."""
+    """The report, forecast or error of each scene, and why scenes failed."""
     from pdenet_cli.tools.job import Job
 
     told: list[dict[str, Any]] = []
@@ -112,6 +112,7 @@ def _sharpen_each(
             if len(scenes) == 1:
                 raise
             failed[scene] = as_pdenet_error(error)
+            told.append({"path": str(scene), "error": str(failed[scene])})
             continue
         except KeyboardInterrupt:
             way = "" if settings.forecast else " Continue with the same command and --resume."

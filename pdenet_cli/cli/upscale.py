@@ -91,7 +91,11 @@ def uncertainty(
     ] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="Largest acceptable error, in the file's units; adds the map risk.", min=0),
+        typer.Option(
+            help="Largest acceptable error; adds the map risk. Where the header scales the values (gains, scale "
+            "factor), in scaled values such as reflectance, else in the file's numbers.",
+            min=0,
+        ),
     ] = None,
     levels: Annotated[int, typer.Option(help="Grey levels of the map share.", min=2)] = 256,
     page: Annotated[

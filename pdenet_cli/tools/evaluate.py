@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +19,13 @@ from pdenet_cli.evaluation.results import Evaluation, SceneResult, SystemScores
 from pdenet_cli.evaluation.view import View, compare
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import DEFAULT_SCALE
-from pdenet_cli.radiometry import says_scale, without_implausible_scale
+from pdenet_cli.radiometry import physical_top, says_scale, without_implausible_scale
 from pdenet_cli.report import hashes
 from pdenet_cli.survey import Survey
 from pdenet_cli.tools.truths import TruthSettings, open_truth, truth_view
 
 SAME_PLACE = 0.1  # largest distance of two grids that count as the same, in pixels
+SAME_LEVEL = 3.0  # two cubes of one scene are at most this many times as bright as each other
 
 
 def evaluate_files(estimate: Path, truth: Path, scale: int | None, settings: TruthSettings) -> Evaluation:
@@ -39,19 +41,43 @@ def evaluate_files(estimate: Path, truth: Path, scale: int | None, settings: Tru
         # Constant bands too.
         view = truth_view(target, factor, settings, multiple=1, count=target.meta.bands, say=notes.append)
         # The truth decides what 0 and 1 are; the estimate may store the same values in another scale.
-        own, truths = _credible_header(other), _credible_header(target)
+        (own, truths), scaling = _headers(other, target)
+        notes += scaling
         radiometry = view.radiometry.for_other_file(truths, own)
         name = estimate.name if estimate.name != TRUTH else str(estimate)
-        silent = [path for path, meta in ((estimate, own), (truth, truths)) if not says_scale(meta)]
         scene = scene_result(
             truth.name, view, {name: View(other, radiometry, view.bands, view.part)}, factor, settings
         )
     job = settings.job(factor) | {"estimate": {"path": str(estimate), "inputs": hashes(other.files)}}
-    note = "has no credible scale factor; its values are read with the other cube's scaling."
-    if len(silent) == 1:
-        notes.append(f"{silent[0].name} {note}")
     metrics = PROTOCOLS[settings.protocol].metrics(factor)
     return Evaluation(job, metrics, (scene,), seconds=seconds_since(started), notes=tuple(notes))
+
+
+def _headers(guess: Cube, truth: Cube) -> tuple[list[CubeMeta], list[str]]:
+    """What the two headers say of their numbers. Where only one does, the other's values decide what they are:
+    the numbers of that file, or what these measure. A note tells which.
+    """
+    cubes = guess, truth
+    metas = [_credible_header(cube) for cube in cubes]
+    says = [says_scale(meta) for meta in metas]
+    if says[0] == says[1]:
+        return metas, []
+    silent, told = says.index(False), says.index(True)
+    level, survey = Survey.of(cubes[silent]).top, Survey.of(cubes[told])
+    stored, physical = survey.top, physical_top(metas[told], survey)
+    met = f"{cubes[silent].path.name} has no credible scale factor; its values"
+    theirs = f"the other cube's {stored:.4g} as stored, {physical:.4g} as its header scales it"
+    percentile = f"their 99.9th percentile is {level:.4g}, {theirs}"
+    if _times(level, physical) < min(_times(level, stored), SAME_LEVEL):
+        metas[silent] = replace(metas[silent], gains=(1.0,) * metas[silent].bands, offsets=None)
+        return metas, [f"{met} are taken as physical values ({percentile})."]
+    read = f"{met} are read with the other cube's scaling ({percentile})"
+    return metas, [f"{read}." if _times(level, stored) < SAME_LEVEL else f"{read}. The scores may be meaningless."]
+
+
+def _times(one: float, other: float) -> float:
+    """How many times as large the larger of two levels is as the other."""
+    return max(one / other, other / one) if min(one, other) > 0 else inf
 
 
 def _credible_header(cube: Cube) -> CubeMeta:

@@ -18,7 +18,7 @@ from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.formats import open_cube, output_format
 from pdenet_cli.formats.output import Output, unwritable
 from pdenet_cli.gathering import halo_for
-from pdenet_cli.inference import super_resolve
+from pdenet_cli.inference import Layer, super_resolve
 from pdenet_cli.mixtures import enough_bands
 from pdenet_cli.posterior import Posterior, require_posterior
 from pdenet_cli.progress import Say
@@ -87,6 +87,7 @@ class Job:
         scene, output = Path(scene), Path(output)
         self.posterior, self.settings, self.others = posterior, settings, others
         self.maps = Maps(settings.maps, settings.question, posterior)
+        self.late_notes: list[str] = []  # what only the work has shown
         self.source = open_cube(scene, settings.variable, settings.axes, settings.nodata)
         try:
             self._prepare(scene, output)
@@ -118,6 +119,9 @@ class Job:
         # The whole scene: outputs would lose a hole or a bright pixel that the survey missed.
         whole = not settings.forecast
         self.reading = Reading.of(self.source, posterior.network.bands, settings.value_range, whole=whole)
+        self.maps.scale_tolerance(self.reading.radiometry, self.reading.survey)
+        # The maps can say only now what their tolerance is in.
+        self.delivery = replace(self.delivery, cubes=dict(self._cubes(output, also_mean=shown)))
         if settings.dtype is not None:
             refuse_narrow(np.dtype(settings.dtype), self.source.meta, self.reading.survey)
         posterior.refuse_other_bands(len(self.reading.bands))
@@ -235,6 +239,9 @@ class Job:
             for count, _ in enumerate(work, start=first + 1):
                 self.delivery.journal.note(f"tile {count}")
                 yield count, total
+            for note in self._clipped(layers, first):
+                say(note)
+                self.late_notes.append(note)
             return self.maps.statistics(cubes, self.reading.radiometry)
 
     def _cubes(self, path: Path, *, also_mean: bool) -> Iterator[tuple[str, tuple[Output, CubeMeta]]]:
@@ -296,6 +303,15 @@ class Job:
             bands = "bad band is" if unusable == 1 else "bad bands are"
             yield f"{unusable} {bands} written as 0: the scene has no nodata value. Give one with --nodata"
 
+    def _clipped(self, layers: Sequence[Layer], first: int) -> Iterator[str]:
+        """A note if values were beyond the type of the cube; those of tiles before `first` were not counted."""
+        for layer in layers:
+            if layer.cube is not None and (count := sum(layer.clipped)):
+                least = "At least " if first else ""
+                values = f"{count:,} values were" if count > 1 else "1 value was"
+                way = "pdenet upscale --dtype float32 keeps them"
+                yield f"{least}{values} beyond what {layer.cube.meta.dtype.name} holds and clipped; {way}."
+
     @property
     def _unusable_bands(self) -> int:
         return self.source.meta.bands - len(self.reading.bands) - len(self.reading.constant)
@@ -317,6 +333,6 @@ class Job:
                 "device": str(self.posterior.device),
             },
             seconds=round(seconds, 2),
-            notes=self._notes(),
+            notes=(*self._notes(), *self.late_notes),
             maps=statistics,
         )

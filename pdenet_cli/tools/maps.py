@@ -17,6 +17,7 @@ from pdenet_cli.pages.overview import strips
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.summaries import FILE_UNITS, MAPS, MEAN, Question, Summary
+from pdenet_cli.survey import Survey
 
 DEFAULT_MAPS = ("std", "share")  # and interval, if the model is calibrated
 UNIT_TEXTS = {"value": FILE_UNITS, "spread": FILE_UNITS, "percent": "percent", "degrees": "degrees"}
@@ -51,6 +52,19 @@ class Maps:
             way = "Add --map interval, or omit" if self.calibration else none
             raise UsageError(f"--level {question.level:g} applies only to intervals. {way} --level.")
 
+    def scale_tolerance(self, radiometry: Radiometry, survey: Survey) -> None:
+        """Tell the tolerance in both units where the header scales values; refuse one that no error can exceed."""
+        tolerance, sizes = self.question.tolerance, np.abs(radiometry.measures)
+        if tolerance is None or (sizes == 1).all():
+            return
+        differ = float((survey.maximum - survey.minimum) * sizes.max())
+        if 0 < differ < tolerance:
+            met = f"--tolerance {tolerance:g}: too large. The header scales the values"
+            raise UsageError(f"{met}, and as it scales them they differ by at most {differ:.3g}.")
+        numbers = " to ".join(dict.fromkeys(f"{tolerance / size:g}" for size in (sizes.max(), sizes.min())))
+        told = f" as the header scales values ({numbers} in the file's numbers)"
+        self.question = replace(self.question, scaled=told)
+
     def metas(self, fine: CubeMeta) -> Iterator[tuple[str, CubeMeta]]:
         """The name and the metadata of each map's cube; `fine` is the metadata of the sharpened cube."""
         for summary in self.summaries:
@@ -70,6 +84,7 @@ class Maps:
             "levels": q.grey_levels,
             "level": q.level,
             "tolerance": q.tolerance,
+            "tolerance_unit": None if q.tolerance is None else q.scaled.strip() or "in the file's numbers",
             "calibration": None,
         }
         if calibration is None or not self._uses_calibration:
@@ -86,7 +101,11 @@ class Maps:
         return asked | {"calibration": promise}
 
     def notes(self) -> tuple[str, ...]:
-        """Notes on default maps without intervals, and on a calibration made for other samples."""
+        """Notes on the unit of a tolerance, on default maps without intervals, and on a calibration made for
+        other samples.
+        """
+        q = self.question
+        scaled = (f"--tolerance {q.tolerance:g} is taken{q.scaled}.",) if q.scaled else ()
         if self.calibration is None and self.by_default:
             name = self.posterior.model.name
             return (f"{name} is not calibrated, so there are no intervals; see pdenet calibrate.",)
@@ -94,7 +113,7 @@ class Maps:
             return ()
         posterior = self.posterior
         met = self.calibration.misfits(len(posterior), posterior.ensemble, mixtures=posterior.most_mixtures)
-        return tuple(met)
+        return (*scaled, *met)
 
     def statistics(self, cubes: Mapping[str, Cube], radiometry: Radiometry) -> dict[str, Any]:
         """Mean, median and shares of the scene above some levels, for each merged map and for interval widths."""
@@ -135,7 +154,7 @@ class Maps:
             hint = f"Use a pdenet model{flips}."
             raise ModelError(f"{model.name}: {met}. {hint}")
         if summary.name == "risk" and q.tolerance is None:
-            raise UsageError("--map risk needs --tolerance, the largest acceptable error in the file's units.")
+            raise UsageError("--map risk needs --tolerance, the largest acceptable error.")
         if summary.name == "risk" and not np.isfinite(q.tolerance or 0):
             raise UsageError(f"--tolerance {q.tolerance:g}: must be a finite number.")
         if summary.needs == "calibration":
