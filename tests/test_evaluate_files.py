@@ -313,6 +313,14 @@ def test_the_smallest_cubes_are_scored(pdenet, tmp_path, shape):
     assert "0.50000" in ran.stdout  # RMSE, where 0..1 is 0..2
 
 
+@pytest.mark.parametrize(("protocol", "told"), [("pdenet", "clipped to 0..1"), ("sspsr", "not clipped")])
+def test_whether_values_were_clipped_is_told(pdenet, truth, tmp_path, protocol, told):
+    ran = pdenet("evaluate", truth[0], truth[0], "--protocol", protocol, "--html", tmp_path / "page.html")
+    said = f"protocol {protocol} (values {told})"
+    assert said in ran.stdout
+    assert said in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
 def test_ergas_knows_the_scale(truth, tmp_path):
     path, unit = truth
     guess = written(tmp_path / "guess.hdr", (unit * 9000).astype("<f4"))

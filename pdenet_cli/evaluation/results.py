@@ -12,7 +12,7 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.evaluation.look import Look
 from pdenet_cli.evaluation.study import METRICS, Study
 from pdenet_cli.evaluation.uncertainty import MEASURES, Trust, mean_trust
-from pdenet_cli.metrics import Metric, comparable, means_over
+from pdenet_cli.metrics import PROTOCOLS, Metric, comparable, means_over
 from pdenet_cli.report import finite
 
 MetricValues = Mapping[str, float]  # by metric
@@ -66,6 +66,12 @@ class Evaluation:
         """The task in words: the scale, and the degradation if truths were degraded."""
         made = self.job.get("degradation")
         return f"x{self.job['scale']}" if made is None else str(Degradation.from_dict(made))
+
+    @property
+    def protocol(self) -> str:
+        """The protocol, and whether it clips."""
+        name = self.job["protocol"]
+        return f"protocol {name} (values {'clipped to 0..1' if PROTOCOLS[name].clip else 'not clipped'})"
 
     def tables(self) -> Iterator[tuple[str, dict[str, MetricValues]]]:
         """The mean over the scenes if there are several, then each scene: system by system, metric by metric."""
