@@ -108,7 +108,7 @@ class Evaluation:
         return {system: {scene.name: scene.uncertainty[system] for scene in self.scenes} for system in systems}
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the pictures, for JSON; numbers that are not finite become null."""
+        """All but the pictures, for JSON; NaN becomes null, infinity "inf"."""
         scenes = []
         for scene in self.scenes:
             told = {
