@@ -70,11 +70,13 @@ def _hash(path: Path) -> str:
 
 
 def finite(value: Any) -> Any:
-    """The same for JSON: null in place of NaN and infinity, Python's types in place of NumPy's."""
+    """The same for JSON: null in place of NaN, "inf" or "-inf" of infinity, Python's types of NumPy's."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping):
         return {name: finite(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return None if math.isnan(value) else str(value)  # which Python's float() reads back

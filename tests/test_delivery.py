@@ -87,6 +87,27 @@ def test_a_picture_never_replaces_a_band_of_the_scene(bicubic, tmp_path):
     assert bicubic(folder / "fine.tif", of=folder)[0] == 0  # which is no picture
 
 
+@pytest.mark.parametrize("command", ["upscale", "uncertainty", "evaluate"])
+def test_standard_output_is_no_name_for_a_result(pdenet, make_cube, tmp_path, command):
+    scene, _ = make_cube()
+    words = (scene, "--csv", "-") if command == "evaluate" else ("-o", "-", "--model", "bicubic")
+    ran = pdenet(command, scene, *words, cwd=tmp_path)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("pdenet: -: results cannot go to standard output.")
+    assert not (tmp_path / "-").exists()
+
+
+def test_a_tilde_that_the_shell_left_is_the_home_folder(pdenet, make_cube, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    make_cube("~a~.tif")
+    words = ("--model", "bicubic", "--scale", 2)
+    for name, given in (("b", ("-o", "~/b.tif")), ("c", ("--output=~/c.tif",)), ("d", ("-o~/d.tif",))):
+        ran = pdenet("upscale", "~/~a~.tif", *words, *given)
+        assert ran.returncode == 0, ran.stderr
+        assert (tmp_path / f"{name}.tif").exists()
+    assert pdenet("info", "~a~.tif", cwd=tmp_path).returncode == 0  # nobody's home
+
+
 def test_an_input_that_cannot_be_read_any_more_is_one_line(scene, tmp_path):
     job = Job(scene, tmp_path / "fine.tif", Posterior(bicubic_model(2), 1), Settings())
     scene.with_suffix(".img").unlink()

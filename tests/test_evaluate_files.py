@@ -116,6 +116,13 @@ def test_a_cube_beside_itself_is_scaled_alike_whatever_it_says(tmp_path):
     assert (same.scenes[0].systems["a.hdr"].values["RMSE"], same.notes) == (0, ())
 
 
+def test_no_error_at_all_is_not_an_unknown_score_in_json(pdenet, tmp_path):
+    path = written(tmp_path / "a.hdr", smooth(3, 5, 20).astype("<f4"))  # too few rows for MSSIM
+    ran = pdenet("evaluate", path, path, "--json")
+    scores = json.loads(ran.stdout, parse_constant=pytest.fail)["mean"]["a.hdr"]
+    assert (scores["PSNR"], scores["MPSNR"], scores["MSSIM"], scores["RMSE"]) == ("inf", "inf", None, 0)
+
+
 def test_an_estimate_may_have_another_variable_than_the_truth(truth, tmp_path):
     _, unit = truth
     three, four = (np.ascontiguousarray(unit.transpose(1, 2, 0)[:, :, :bands]) for bands in (3, 4))
@@ -311,6 +318,14 @@ def test_the_smallest_cubes_are_scored(pdenet, tmp_path, shape):
     ran = pdenet("evaluate", *paths, "--html", tmp_path / "page.html")
     assert ran.returncode == 0, ran.stderr
     assert "0.50000" in ran.stdout  # RMSE, where 0..1 is 0..2
+
+
+@pytest.mark.parametrize(("protocol", "told"), [("pdenet", "clipped to 0..1"), ("sspsr", "not clipped")])
+def test_whether_values_were_clipped_is_told(pdenet, truth, tmp_path, protocol, told):
+    ran = pdenet("evaluate", truth[0], truth[0], "--protocol", protocol, "--html", tmp_path / "page.html")
+    said = f"protocol {protocol} (values {told})"
+    assert said in ran.stdout
+    assert said in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_ergas_knows_the_scale(truth, tmp_path):

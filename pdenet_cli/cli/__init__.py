@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from errno import ENOSPC
 from io import TextIOWrapper
@@ -63,6 +64,14 @@ def _memory_hint() -> str:
     return f"{fewer} other programs."
 
 
+def _at_home(word: str) -> str:
+    """A word of the command line with `~` expanded, which shells leave in --output=~/fine.hdr and in quotes."""
+    option, tilde, rest = word.partition("~")
+    if not re.fullmatch(r"|-\w|--[\w-]+=", option):
+        return word
+    return option + os.path.expanduser(tilde + rest)  # noqa: PTH111 Path refuses ~a.tif, which is nobody's home
+
+
 def main() -> None:
     """Run `pdenet`; every failure that a user can act on ends in one line and its exit code."""
     # OpenMP threads spin while they wait; beside other programs that wastes most of their time.
@@ -71,6 +80,7 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             # File names may have characters that the terminal cannot show.
             stream.reconfigure(errors="backslashreplace")
+    sys.argv = [sys.argv[0], *map(_at_home, sys.argv[1:])]
     try:
         app()
     except PdenetError as error:

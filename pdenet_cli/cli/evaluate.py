@@ -121,9 +121,10 @@ def evaluate(
     """Score an estimate against the truth, or models against bicubic on degraded truths.
 
     MPSNR, PSNR, MSSIM, SAM, RMSE, ERGAS, CC, UIQI and bias under a named
-    protocol. Nodata and bad bands are left out. For models, constant bands are
-    left out too. --uncertainty adds coverage and width of the intervals, AUSE,
-    AURG, Spearman and ENCE.
+    protocol, all of values scaled to 0..1; pdenet and mcnet clip both cubes to
+    that. Nodata and bad bands are left out. For models, constant bands are left
+    out too. --uncertainty adds coverage and width of the intervals, AUSE, AURG,
+    Spearman and ENCE.
     """
     from pdenet_cli.formats.output import refuse_existing, refuse_folders, write_beside
     from pdenet_cli.networks.runtime import use_threads
@@ -212,7 +213,7 @@ def _show(evaluation: Evaluation) -> None:
         out.print(f"[dim]{escape(remark)}[/]")
     job = evaluation.job
     gain = f"; gain: over {evaluation.baseline}, {WORSE_MARK} where worse" if evaluation.baseline else ""
-    how = f"protocol {job['protocol']}, {evaluation.problem}, {job['part']}"
+    how = f"{evaluation.protocol}, {evaluation.problem}, {job['part']}"
     out.print(f"[dim]{how}{gain}; {time_text(evaluation.seconds)}[/]")
 
 

@@ -109,8 +109,8 @@ BandRange = Annotated[
     typer.Option(
         "--bands",
         help="Use only these bands: numbers from 0, LAST excluded (10:60 is fifty bands), wavelengths "
-        "(450nm:900nm; 650nm is the nearest band), or a list (0:20,30,1.5um:2um). The network takes bands on "
-        "both sides of a gap for neighbours.",
+        "(450nm:900nm; 650nm is the nearest band), or a list (0:20,30,1.5um:2um). Each is used once, in the "
+        "file's order. The network takes bands on both sides of a gap for neighbours.",
         metavar="FIRST:LAST,...",
     ),
 ]

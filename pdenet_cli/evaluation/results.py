@@ -12,7 +12,7 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.evaluation.look import Look
 from pdenet_cli.evaluation.study import METRICS, Study
 from pdenet_cli.evaluation.uncertainty import MEASURES, Trust, mean_trust
-from pdenet_cli.metrics import Metric, comparable, means_over
+from pdenet_cli.metrics import PROTOCOLS, Metric, comparable, means_over
 from pdenet_cli.report import finite
 
 MetricValues = Mapping[str, float]  # by metric
@@ -67,6 +67,12 @@ class Evaluation:
         made = self.job.get("degradation")
         return f"x{self.job['scale']}" if made is None else str(Degradation.from_dict(made))
 
+    @property
+    def protocol(self) -> str:
+        """The protocol, and whether it clips."""
+        name = self.job["protocol"]
+        return f"protocol {name} (values {'clipped to 0..1' if PROTOCOLS[name].clip else 'not clipped'})"
+
     def tables(self) -> Iterator[tuple[str, dict[str, MetricValues]]]:
         """The mean over the scenes if there are several, then each scene: system by system, metric by metric."""
         if len(self.scenes) > 1:
@@ -102,7 +108,7 @@ class Evaluation:
         return {system: {scene.name: scene.uncertainty[system] for scene in self.scenes} for system in systems}
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the pictures, for JSON; numbers that are not finite become null."""
+        """All but the pictures, for JSON; NaN becomes null, infinity "inf"."""
         scenes = []
         for scene in self.scenes:
             told = {

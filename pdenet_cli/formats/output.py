@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
-from pdenet_cli.errors import OutputError, PdenetError
+from pdenet_cli.errors import OutputError, PdenetError, UsageError
 from pdenet_cli.formats.base import Format
 
 try:
@@ -140,9 +140,16 @@ def is_file(path: Path) -> bool:
     return False
 
 
+def refuse_dash(path: Path) -> None:
+    """Stop where other programs would write to standard output."""
+    if str(path) == "-":
+        raise UsageError("-: results cannot go to standard output. Give the name of a file or a folder.")
+
+
 def refuse_folders(files: tuple[Path, ...]) -> None:
     """Stop before any work if one of the files is a folder: not even --overwrite replaces a folder."""
     for file in files:
+        refuse_dash(file)
         if _is_there(file) and file.is_dir():
             raise OutputError(f"{file} is a folder. Give the name of a file in it.")
 

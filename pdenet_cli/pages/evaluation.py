@@ -46,7 +46,7 @@ def _summary(evaluation: Evaluation) -> str:
     job, count = evaluation.job, len(evaluation.scenes)
     words = [
         f"{count} scene{'s' if count != 1 else ''}, {evaluation.problem}",
-        f"protocol {job['protocol']}",
+        evaluation.protocol,
         PARTS[job["part"]],
     ]
     if "samples" in job:

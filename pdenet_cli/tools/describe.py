@@ -27,7 +27,7 @@ class Description:
     thumbnail: Picture | None
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the picture, for JSON; numbers that are not finite become null."""
+        """All but the picture, for JSON; NaN becomes null, infinity "inf"."""
         meta = asdict(self.meta) | {"dtype": self.meta.dtype.str, "extra": _plain(self.meta.extra)}
         meta["georeference"]["native"] = _plain(meta["georeference"]["native"])
         everything = {

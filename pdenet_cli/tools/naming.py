@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pdenet_cli.errors import UsageError
 from pdenet_cli.formats import files_of, usual_suffix, writable_suffixes, zarr_store
-from pdenet_cli.formats.output import is_file, is_folder, unwritable
+from pdenet_cli.formats.output import is_file, is_folder, refuse_dash, unwritable
 
 
 def distinct_scenes(scenes: Sequence[Path], variable: str | None, axes: str | None) -> list[Path]:
@@ -32,6 +32,7 @@ def output_paths(scenes: Sequence[Path], output: Path, scale: int, *, folder: bo
 
     `folder`: it is one in any case, and results have just the name of their scene.
     """
+    refuse_dash(output)
     if not folder and len(scenes) == 1 and output.suffix and (not is_folder(output) or _is_store(output)):
         return [output]
     if is_file(output) or (not is_folder(output) and output.suffix.lower() in writable_suffixes()):
