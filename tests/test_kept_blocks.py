@@ -10,6 +10,7 @@ import tifffile
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
+from pdenet_cli.tools.sharpen import Job, Settings
 
 from pdenet_cli import Window, open_cube
 from pdenet_cli.formats import kept
@@ -19,7 +20,6 @@ from pdenet_cli.formats.tiff.segments import SegmentArray
 from pdenet_cli.formats.zarr_store import ZarrArray
 from pdenet_cli.models import bicubic_model
 from pdenet_cli.posterior import Posterior
-from pdenet_cli.tools.sharpen import Job, Settings
 
 PIXELS = np.random.default_rng(0).integers(1, 4000, (6, 64, 48), dtype="u2")
 
