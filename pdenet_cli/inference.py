@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -67,125 +67,104 @@ def super_resolve(
     """
     posterior.settle(plan)
     margin = degradation_margin(posterior, [layer.summary for layer in layers])
-    largest = plan.scene.pixels  # pixels; larger tiles have run out of memory
+    most = plan.scene.pixels  # of a tile; larger ones have run out of memory
     for tile in plan.tiles[first:]:
         pending = [tile]
         while pending:
             piece = pending.pop()
-            if piece.core.pixels > largest:
+            if piece.core.pixels > most:
                 pending += reversed(piece.halves(plan.halo, plan.seen))
                 continue
             try:
                 observed = ObservedTile(source, posterior, plan, radiometry, piece, margin)
-                gathered = ((span, *observed.evidence(span)) for span in plan.spans)
-                other_bands = _OtherBands(source, piece, radiometry, constant)
-                _write_tile(piece, gathered, other_bands, radiometry, plan.usable, layers, question)
+                _TileWriter(observed, layers, question, constant).write()
             except (MemoryError, RuntimeError) as error:
                 if not out_of_memory(error):
                     raise
                 pending += _smaller(piece, posterior, plan, say)
-                largest = pending[-1].core.pixels
+                most = pending[-1].core.pixels
         yield tile
 
 
 @dataclass(frozen=True)
-class _OtherBands:
-    """The bands of a tile that the network does not see."""
+class _TileWriter:
+    """Writes every layer of a tile, span by span."""
 
-    source: Cube
-    tile: Tile
-    radiometry: Radiometry
-    constant: Sequence[int]  # bands with the same value everywhere
+    observed: ObservedTile
+    layers: Sequence[Layer]
+    question: Question
+    constant: Sequence[int]  # bands that the network does not see, with the same value everywhere
 
-    @cached_property
-    def pixels(self) -> dict[int, NDArray[Any]]:
-        """The constant bands, read once for all layers: (1, rows, columns) each."""
-        return dict(zip(self.constant, self.source.read(self.tile.core, self.constant)[:, None], strict=True))
+    def write(self) -> None:
+        plan, target = self.observed.plan, self.observed.tile.target
+        sums: dict[int, Sums] = {}
+        clipped = [0] * len(self.layers)
+        counts = np.zeros((target.rows, target.columns), np.int64)
+        for span in plan.spans:
+            evidence, there = self.observed.evidence(span)
+            counts += there.sum(0)
+            bands = [plan.usable[i] for i in span.core]
+            for i, layer in enumerate(self.layers):
+                values, beyond = self._in_file_numbers(layer, evidence, there, bands)
+                clipped[i] += beyond
+                if layer.merged is not None:
+                    sums[i] = layer.summary.merging.addends(evidence, values, there) + sums.get(i, 0)
+                if layer.cube is not None:
+                    self._write_owned(layer, span, dict(zip(bands, values, strict=True)))
+                del values
+            del evidence, there  # free them before the network works on the next bands
+        for i, layer in enumerate(self.layers):
+            if layer.merged is not None:
+                layer.merged.write(target, layer.summary.merging.finish(sums[i], counts)[None])
+            layer.clipped.append(clipped[i])
 
-    def __call__(self, band: int, layer: Layer) -> NDArray[Any]:
+    def _in_file_numbers(
+        self, layer: Layer, evidence: Evidence, there: NDArray[np.bool_], bands: Sequence[int]
+    ) -> tuple[NDArray[Any], int]:
+        """What a layer shows of some bands, and how many values its type could not hold."""
+        summary, radiometry = layer.summary, self.observed.radiometry
+        values = evidence.mean if summary.compute is None else summary.compute(evidence, self.question)
+        if summary.unit == "value" and layer.cube is not None:
+            meta = layer.cube.meta
+            # Each output has its own nodata value: maps use NaN, where their scene may use a number.
+            own = replace(radiometry, nodata=meta.nodata)
+            dtype = meta.dtype.newbyteorder("=")
+            return own.finish(values, there, dtype, bands), own.clipped(values, there, dtype, bands)
+        if summary.unit == "spread":
+            values = radiometry.spread_from_unit(values, bands)
+        return np.where(there, values, np.float32(np.nan)), 0
+
+    def _write_owned(self, layer: Layer, span: Span, values: Mapping[int, NDArray[Any]]) -> None:
+        """Write the bands that a span owns, computed or not, in runs of as many as were computed."""
+        assert layer.cube is not None
+        meta, target = layer.cube.meta, self.observed.tile.target
+        own = range(*span.owned.indices(meta.bands))
+        for start in range(0, len(own), len(values)):
+            some = own[start : start + len(values)]
+            out = np.empty((len(some), target.rows, target.columns), meta.dtype)
+            for plane, band in zip(out, some, strict=True):
+                plane[:] = values[band] if band in values else self._other_band(band, layer)
+            layer.cube.write(target, out, slice(some.start, some.stop))
+
+    def _other_band(self, band: int, layer: Layer) -> NDArray[Any]:
         """A constant band as a layer shows it, its value without uncertainty; nodata for any other band."""
         assert layer.cube is not None
-        meta = layer.cube.meta
-        own = replace(self.radiometry, nodata=meta.nodata)
+        meta, radiometry = layer.cube.meta, self.observed.radiometry
+        own = replace(radiometry, nodata=meta.nodata)
         if band not in self.constant:
             return np.asarray(own.nodata_in(meta.dtype))
-        pixels = self.pixels[band]
-        there = valid(pixels, self.radiometry.nodata)
+        pixels = self._constant_pixels[band]
+        there = valid(pixels, radiometry.nodata)
         shown = np.where(there, np.float32(0), np.float32(np.nan))
         if layer.summary.unit == "value":
             shown = own.kept(pixels, there, meta.dtype.newbyteorder("="))
-        return np.asarray(repeated(shown, self.tile.scale)[0])
+        return np.asarray(repeated(shown, self.observed.tile.scale)[0])
 
-
-def _write_tile(
-    tile: Tile,
-    gathered: Iterable[tuple[Span, Evidence, NDArray[np.bool_]]],
-    other_bands: _OtherBands,
-    radiometry: Radiometry,
-    usable: Sequence[int],
-    layers: Sequence[Layer],
-    question: Question,
-) -> None:
-    sums: dict[int, Sums] = {}
-    clipped = [0] * len(layers)
-    counts = np.zeros((tile.target.rows, tile.target.columns), np.int64)
-    for span, evidence, there in gathered:
-        counts += there.sum(0)
-        bands = [usable[i] for i in span.core]
-        for i, layer in enumerate(layers):
-            values, beyond = _in_file_numbers(layer, evidence, there, radiometry, bands, question)
-            clipped[i] += beyond
-            if layer.merged is not None:
-                sums[i] = layer.summary.merging.addends(evidence, values, there) + sums.get(i, 0)
-            if layer.cube is not None:
-                _write_owned(layer, tile.target, span, dict(zip(bands, values, strict=True)), other_bands)
-            del values
-        del evidence, there  # free them before the network works on the next bands
-    for i, layer in enumerate(layers):
-        if layer.merged is not None:
-            layer.merged.write(tile.target, layer.summary.merging.finish(sums[i], counts)[None])
-        layer.clipped.append(clipped[i])
-
-
-def _write_owned(
-    layer: Layer,
-    target: Window,
-    span: Span,
-    values: Mapping[int, NDArray[Any]],
-    other_bands: _OtherBands,
-) -> None:
-    """Write the bands that a span owns, computed or not, in runs of as many as were computed."""
-    assert layer.cube is not None
-    meta = layer.cube.meta
-    own = range(*span.owned.indices(meta.bands))
-    for start in range(0, len(own), len(values)):
-        some = own[start : start + len(values)]
-        out = np.empty((len(some), target.rows, target.columns), meta.dtype)
-        for plane, band in zip(out, some, strict=True):
-            plane[:] = values[band] if band in values else other_bands(band, layer)
-        layer.cube.write(target, out, slice(some.start, some.stop))
-
-
-def _in_file_numbers(
-    layer: Layer,
-    evidence: Evidence,
-    there: NDArray[np.bool_],
-    radiometry: Radiometry,
-    bands: Sequence[int],
-    question: Question,
-) -> tuple[NDArray[Any], int]:
-    """What a layer shows of some bands, and how many values its type could not hold."""
-    summary = layer.summary
-    values = evidence.mean if summary.compute is None else summary.compute(evidence, question)
-    if summary.unit == "value" and layer.cube is not None:
-        meta = layer.cube.meta
-        # Each output has its own nodata value: maps use NaN, where their scene may use a number.
-        own = replace(radiometry, nodata=meta.nodata)
-        dtype = meta.dtype.newbyteorder("=")
-        return own.finish(values, there, dtype, bands), own.clipped(values, there, dtype, bands)
-    if summary.unit == "spread":
-        values = radiometry.spread_from_unit(values, bands)
-    return np.where(there, values, np.float32(np.nan)), 0
+    @cached_property
+    def _constant_pixels(self) -> dict[int, NDArray[Any]]:
+        """The constant bands, read once for all layers: (1, rows, columns) each."""
+        pixels = self.observed.source.read(self.observed.tile.core, self.constant)
+        return dict(zip(self.constant, pixels[:, None], strict=True))
 
 
 def _smaller(tile: Tile, posterior: Posterior, plan: Plan, say: Say) -> list[Tile]:
