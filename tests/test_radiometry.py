@@ -502,6 +502,7 @@ def test_a_scene_whose_numbers_the_first_look_missed_is_not_called_empty(tmp_pat
 @pytest.mark.parametrize("values", [14 * 150 * 100, 14 * 64 * 32, 3 * 32 * 32, 10])
 def test_no_tile_is_decoded_twice(tmp_path, monkeypatch, interleave, values):
     monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", values)
+    monkeypatch.setattr("pdenet_cli.formats.kept.KEPT_BYTES", 0)
     pixels = np.random.default_rng(0).integers(1, 900, (14, 150, 100)).astype("i2")
     tiles = dict(tiled=True, blockxsize=32, blockysize=32, compress="deflate", interleave=interleave)
     path = gdal_file(tmp_path / "a.tif", pixels, **tiles)

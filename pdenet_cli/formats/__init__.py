@@ -13,6 +13,7 @@ from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
 from pdenet_cli.formats import envi, hdf5, mat, png_folder, tiff, zarr_store
 from pdenet_cli.formats.base import Format, OpenOptions
+from pdenet_cli.formats.kept import keep_blocks
 from pdenet_cli.formats.output import Output, is_folder, refuse_existing, unwritable
 
 FORMATS: tuple[Format, ...] = (
@@ -45,7 +46,7 @@ def open_cube(
     try:
         head = b"" if path.is_dir() else _head(path)
         kind = _recognised(path, head)
-        cube = kind.open(path, options)
+        cube = keep_blocks(kind.open(path, options))
         cube.writable = False
         if variable is not None and kind in ONE_ARRAY:
             what = f"{kind.name} holds a single unnamed array"
