@@ -7,10 +7,8 @@ import h5py
 import numpy as np
 import pytest
 import tifffile
-import zarr
 from hypothesis import given
 from hypothesis import strategies as st
-from pdenet_cli.tools.sharpen import Job, Settings
 
 from pdenet_cli import Window, open_cube
 from pdenet_cli.formats import kept
@@ -20,6 +18,7 @@ from pdenet_cli.formats.tiff.segments import SegmentArray
 from pdenet_cli.formats.zarr_store import ZarrArray
 from pdenet_cli.models import bicubic_model
 from pdenet_cli.posterior import Posterior
+from pdenet_cli.tools.job import Job, Settings
 
 PIXELS = np.random.default_rng(0).integers(1, 4000, (6, 64, 48), dtype="u2")
 
@@ -72,7 +71,7 @@ def test_a_chunk_is_read_once_for_all_windows(tmp_path, monkeypatch, owner):
             file.create_dataset("cube", data=PIXELS, chunks=(3, 64, 20), compression="gzip")
     else:
         path = tmp_path / "a.zarr"
-        zarr.create_array(path, data=PIXELS, chunks=(3, 64, 20))
+        pytest.importorskip("zarr").create_array(path, data=PIXELS, chunks=(3, 64, 20))
     sizes, read = [], owner.__getitem__
 
     def spy(array, key):

@@ -135,10 +135,29 @@ def test_an_interrupted_output_keeps_its_chunks(tmp_path):
 
 
 def test_chunks_are_a_few_megabytes_at_most():
-    for bands, dtype in ((5, "u1"), (224, "<f4"), (5000, "<f8")):
+    for bands, dtype in ((1, "u1"), (7, "f4"), (400, "f4"), (400, "f8")):
         chunks = zarr_store._chunks(CubeMeta(bands, 1000, 1000, np.dtype(dtype)), "brc")
-        assert chunks[1:] == (64, 64)
+        assert chunks == (min(bands, 16), 128, 128)
         assert np.prod(chunks) * np.dtype(dtype).itemsize <= 4 << 20
+    assert zarr_store._chunks(CubeMeta(400, 90, 1000, np.dtype("f4")), "rcb") == (90, 128, 16)
+
+
+def test_bands_written_a_few_at_a_time_do_not_read_all_others_again(tmp_path, monkeypatch):
+    sizes, get = [], zarr.storage.LocalStore.get
+
+    async def counted(*words, **more):
+        found = await get(*words, **more)
+        sizes.append(0 if found is None else len(found))
+        return found
+
+    pixels = np.random.default_rng(0).random((100, 150, 150), dtype="f4")
+    meta = CubeMeta(*pixels.shape, pixels.dtype)
+    with create_cube(tmp_path / "a.zarr", meta) as cube:
+        monkeypatch.setattr(zarr.storage.LocalStore, "get", counted)
+        for band in range(0, 100, 5):
+            cube.write(meta.window, pixels[band : band + 5], slice(band, band + 5))
+    assert sum(sizes) < 4 * pixels.nbytes
+    np.testing.assert_array_equal(open_cube(tmp_path / "a.zarr").read(), pixels)
 
 
 def test_without_zarr_the_extra_to_install_is_named(tmp_path, monkeypatch):

@@ -28,7 +28,7 @@ HEADERS = ("zarr.json", ".zarray", ".zgroup")
 MOST_ARRAYS = 2_000
 DEEPEST = 8  # levels of groups
 SMALL_BYTES = 1 << 20  # arrays up to this size may be read as metadata
-CHUNK_SIDE, CHUNK_BYTES = 64, 4 << 20
+CHUNK = dict(b=16, r=128, c=128)  # bands, rows and columns of a chunk that is written
 
 # Other codecs might run code on reading, as `pickle` does.
 CODECS = {"bytes", "transpose", "gzip", "zstd", "blosc", "crc32c", "sharding_indexed", "zlib", "lz4", "bz2"}
@@ -282,11 +282,8 @@ def _make(group: Any, piece: labelled.LayoutArray, meta: CubeMeta, axes: str) ->
 
 
 def _chunks(meta: CubeMeta, axes: str) -> tuple[int, ...]:
-    """64 x 64 pixels with all their bands, or as many bands as take CHUNK_BYTES."""
-    side = CHUNK_SIDE
-    bands = max(1, min(meta.bands, CHUNK_BYTES // (side * side * meta.dtype.itemsize)))
-    sizes = dict(b=bands, r=min(side, meta.rows), c=min(side, meta.columns))
-    return tuple(sizes[axis] for axis in axes)
+    """Few bands: tiles are written some bands at a time, and each time their chunks are decoded and encoded."""
+    return tuple(min(CHUNK[axis], size) for axis, size in zip(axes, meta.shape(axes), strict=True))
 
 
 FORMAT = Format(
