@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pdenet_cli.errors import ModelError, PdenetError, ResourceError, UsageError
-from pdenet_cli.formats.output import is_file, is_folder, write_beside
+from pdenet_cli.formats.output import is_file, is_folder, write_whole
 
 if TYPE_CHECKING:
     import torch
@@ -344,7 +344,7 @@ def save_model(
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.network.state_dict().items()}
     tensors |= {TRAINING + name: tensor.detach().cpu().contiguous() for name, tensor in (training or {}).items()}
     content = save(tensors, {"format": "pt", KEY: json.dumps(model.spec.to_dict())})
-    write_beside(path, content, overwrite=overwrite)
+    write_whole(path, content, overwrite=overwrite)
 
 
 def training_tensors(path: Path) -> dict[str, Tensor]:

@@ -126,7 +126,7 @@ def evaluate(
     out too. --uncertainty adds coverage and width of the intervals, AUSE, AURG,
     Spearman and ENCE.
     """
-    from pdenet_cli.formats.output import refuse_existing, refuse_folders, write_beside
+    from pdenet_cli.formats.output import refuse_existing, refuse_folders, write_whole
     from pdenet_cli.networks.runtime import use_threads
     from pdenet_cli.tools.truths import TruthSettings, refuse_to_replace
 
@@ -163,9 +163,9 @@ def evaluate(
     if html is not None:
         from pdenet_cli.pages.evaluation import evaluation_page
 
-        write_beside(html, evaluation_page(evaluation), overwrite=overwrite)
+        write_whole(html, evaluation_page(evaluation), overwrite=overwrite)
     if csv is not None:
-        write_beside(csv, evaluation.to_csv(), overwrite=overwrite)
+        write_whole(csv, evaluation.to_csv(), overwrite=overwrite)
     for path in files_to_write if not as_json else ():
         out.print(escape(str(path)))
     stop_if_failed(evaluation.failed, len(files), "; the others were scored" if evaluation.scenes else "")

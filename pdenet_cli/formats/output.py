@@ -191,7 +191,7 @@ def _lock_file(path: Path) -> TextIO:
         file.close()  # another run removed the file after we opened it: the lock is void, try again
 
 
-def write_beside(path: Path, content: bytes | str, *, overwrite: bool = False) -> None:
+def write_whole(path: Path, content: bytes | str, *, overwrite: bool = False) -> None:
     """Write a small file as outputs are written: refused if it exists, never incomplete."""
     refuse_folders((path,))
     refuse_existing((path,), overwrite)

@@ -20,6 +20,7 @@ from pdenet_cli.pages.frame import html_page, resource
 from pdenet_cli.pages.map_picture import map_png
 from pdenet_cli.pages.overview import LONGEST_SIDE, MapOverview, Overview, Packed, Spectra, breaks, packed
 from pdenet_cli.picture import Picture, coloured, data_uri, thinned, thinning
+from pdenet_cli.report import finite
 from pdenet_cli.summaries import FILE_UNITS
 
 
@@ -238,7 +239,7 @@ def share_text(share: float) -> str:
 
 def _record(facts: Facts) -> Iterator[str]:
     if facts.record:
-        text = escape(json.dumps(facts.record, indent=2, default=str))
+        text = escape(json.dumps(finite(facts.record), indent=2, default=str))
         yield f'<details class="screen"><summary>How it was made</summary><pre>{text}</pre></details>'
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli.errors import ModelError
-from pdenet_cli.formats.output import refuse_existing, write_beside
+from pdenet_cli.formats.output import refuse_existing, write_whole
 from pdenet_cli.models import load_model
 from pdenet_cli.networks.pdenet import PDENet
 from pdenet_cli.pages.chances import UnitChances, draw_chances
@@ -25,7 +25,7 @@ def plot_chances(name: str, picture: Path, overwrite: bool = False) -> None:
     stages: Any = network.stages
     chances = [[_unit_chances(unit) for unit in stage.units] for stage in stages]
     title = f"{model.name}: learned probabilities"
-    write_beside(picture, draw_chances(chances, title), overwrite=overwrite)
+    write_whole(picture, draw_chances(chances, title), overwrite=overwrite)
 
 
 def _unit_chances(unit: Any) -> UnitChances:

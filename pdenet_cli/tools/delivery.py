@@ -23,7 +23,7 @@ from pdenet_cli.formats.output import (
     refuse_small_disk,
     remove,
     rename,
-    write_beside,
+    write_whole,
 )
 from pdenet_cli.picture import map_quicklook, png, quicklook
 from pdenet_cli.report import REPORT, Report, finite
@@ -187,7 +187,7 @@ class Delivery:
                 continue
             look = quicklook if path == self._paths.get("mean") else map_quicklook
             with open_cube(path) as cube:
-                write_beside(picture, png(look(cube)), overwrite=True)
+                write_whole(picture, png(look(cube)), overwrite=True)
         if self.page and not (missing and all(path.exists() for path in self.pages.values())):
             write_page(scene, source, self._paths, report, **self.pages)
 

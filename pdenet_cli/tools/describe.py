@@ -9,7 +9,7 @@ from typing import Any
 from pdenet_cli.bands import BandChoice
 from pdenet_cli.cube import CubeMeta
 from pdenet_cli.formats import open_cube
-from pdenet_cli.formats.output import refuse_existing, refuse_folders, refuse_scenes, write_beside
+from pdenet_cli.formats.output import refuse_existing, refuse_folders, refuse_scenes, write_whole
 from pdenet_cli.picture import Picture, png, quicklook, refuse_other_than_png
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.report import finite
@@ -69,7 +69,7 @@ def describe(
         radiometry = Radiometry.of(cube.meta, survey, value_range)
         picture = quicklook(cube) if thumbnail or quicklook_path is not None else None
     if quicklook_path is not None and picture is not None:
-        write_beside(quicklook_path, png(picture), overwrite=overwrite)
+        write_whole(quicklook_path, png(picture), overwrite=overwrite)
     return Description(path, cube.meta, survey, radiometry, picture)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from pdenet_cli.calibration import STRATA_SAY
 from pdenet_cli.cube import Cube, Sliceable
 from pdenet_cli.formats import open_cube
-from pdenet_cli.formats.output import write_beside
+from pdenet_cli.formats.output import write_whole
 from pdenet_cli.pages.uncertainty import Facts, MapFacts, from_cubes, picture_from_cube
 from pdenet_cli.report import Report
 
@@ -32,8 +32,8 @@ def write_page(
         maps = [_merged(opened, told.name) for told in facts.maps]
         ends = (opened["interval_low"], opened["interval_high"]) if "interval_low" in opened else None
         text = from_cubes(source, opened["mean"], maps, facts, ends, opened.get("std"))
-        write_beside(page, text, overwrite=True)
-        write_beside(picture, picture_from_cube(maps[0], facts), overwrite=True)
+        write_whole(page, text, overwrite=True)
+        write_whole(picture, picture_from_cube(maps[0], facts), overwrite=True)
 
 
 def _merged(cubes: Mapping[str, Cube], name: str) -> Cube:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli.errors import ModelError, TrainingError, UsageError
-from pdenet_cli.formats.output import write_beside
+from pdenet_cli.formats.output import write_whole
 from pdenet_cli.models import SUFFIX, Model, ModelSpec, load_model, save_model, training_tensors
 from pdenet_cli.training.curves import draw_curves
 from pdenet_cli.training.log import TrainingLog, read_log
@@ -175,7 +175,7 @@ class TrainingRun:
         if first:
             self._checkpoint()
             title = f"{self.files.model.stem}: {self.spec.network}, x{self.spec.scale}, {trainer.step:,} steps"
-            write_beside(self.files.curves, draw_curves(read_log(self.files.log), title), overwrite=True)
+            write_whole(self.files.curves, draw_curves(read_log(self.files.log), title), overwrite=True)
         before = self.start["psnr"] - self.start["bicubic_psnr"] if self.start and self.spec.began_with else None
         return Trained(self.files, self.best_spec or self._described(self.latest), bool(whole), before)
 
