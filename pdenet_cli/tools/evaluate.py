@@ -53,11 +53,11 @@ def evaluate_files(estimate: Path, truth: Path, scale: int | None, settings: Tru
     return Evaluation(job, metrics, (scene,), seconds=seconds_since(started), notes=tuple(notes))
 
 
-def _headers(guess: Cube, truth: Cube) -> tuple[list[CubeMeta], list[str]]:
+def _headers(estimate: Cube, truth: Cube) -> tuple[list[CubeMeta], list[str]]:
     """What the two headers say of their numbers. Where only one does, the other's values decide what they are:
     the numbers of that file, or what these measure. A note tells which.
     """
-    cubes = guess, truth
+    cubes = estimate, truth
     metas = [_credible_header(cube) for cube in cubes]
     says = [says_scale(meta) for meta in metas]
     if says[0] == says[1]:
