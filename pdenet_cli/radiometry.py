@@ -36,10 +36,8 @@ Bands = slice | Sequence[int]
 ALL = slice(None)
 DARKEST = 0.05  # reflectances reach at least this; radiances may stay far below
 BRIGHTEST = 2.0  # reflectances reach at most this: glint and noise are above 1
-PLAUSIBLE = (
-    0.001,
-    10.0,
-)  # to believe a reflectance scale factor, 99.9th percentile / factor must lie between these
+# A reflectance scale factor is believed if 99.9th percentile / factor lies between these.
+PLAUSIBLE = (0.001, 10.0)
 IMPOSSIBLE = 1e6  # 0..1; such as 1e37, which netCDF files have where nothing was written
 
 

@@ -190,7 +190,7 @@ class _Scan:
             looked_at=self.read_count / math.prod(self.cube.meta.shape()),
             constant=tuple(low if same else None for low, same in zip(self.lows.tolist(), constant, strict=True)),
             holes=bool((self.missing[self.good & there] > 0).any()),
-            notes=tuple(self._notes(values, (minimum, maximum))),
+            notes=tuple(self._notes(values, (minimum, maximum), (bottom, top))),
             brightest=self._brightest(values, bands),
         )
 
@@ -201,13 +201,18 @@ class _Scan:
             return None
         gains, offsets = np.array(meta.gains or (1.0,) * meta.bands), np.array(meta.offsets or (0.0,) * meta.bands)
         with np.errstate(all="ignore"):
-            return float(np.percentile(values * gains[bands] + offsets[bands], 99.9))
+            return float(np.percentile(values * gains[bands] + offsets[bands], PERCENTILES[1]))
 
-    def _notes(self, values: NDArray[np.float64], extremes: tuple[float, float]) -> Iterator[str]:
-        """A note on the smallest and on the largest value if it seems to be an undeclared nodata value."""
+    def _notes(
+        self, values: NDArray[np.float64], extremes: tuple[float, float], percentiles: tuple[float, float]
+    ) -> Iterator[str]:
+        """A note on the smallest and on the largest value if it seems to be an undeclared nodata value.
+
+        `values` are some of a scene's, `extremes` those of all.
+        """
         if not values.size:
             return
-        bottom, top = np.percentile(values, PERCENTILES)
+        bottom, top = percentiles
         for end in {*extremes, float(values.min()), float(values.max())}:
             equal = values == end
             share = float(equal.mean())
