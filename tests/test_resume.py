@@ -52,6 +52,31 @@ def test_the_partial_file_of_another_run_is_left_alone(scene, models, tmp_path):
     assert (tmp_path / "fine_std.tif").exists()
 
 
+@pytest.mark.parametrize("name", ["fine.hdr", "fine.png", "fine.report.json"])
+def test_a_file_that_appeared_since_is_not_replaced_by_resume(scene, models, tmp_path, name):
+    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
+    run = Job(scene, tmp_path / "fine.hdr", posterior, Settings(tile=8)).run()
+    next(run), next(run)
+    run.close()
+    (tmp_path / name).write_text("somebody else's")
+    again = Settings(tile=8, resume=True, quicklook=True)
+    with pytest.raises(OutputError, match=f"{name} exists"):
+        list(Job(scene, tmp_path / "fine.hdr", posterior, again).run())
+    assert (tmp_path / name).read_text() == "somebody else's"
+    list(Job(scene, tmp_path / "fine.hdr", posterior, dataclasses.replace(again, overwrite=True)).run())
+    assert (tmp_path / "fine.img").exists()
+
+
+def test_a_run_begun_to_replace_files_replaces_them_when_it_is_resumed(scene, models, tmp_path):
+    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
+    (tmp_path / "fine.hdr").write_text("old")
+    run = Job(scene, tmp_path / "fine.hdr", posterior, Settings(tile=8, overwrite=True)).run()
+    next(run), next(run)
+    run.close()
+    list(Job(scene, tmp_path / "fine.hdr", posterior, Settings(tile=8, resume=True)).run())
+    assert (tmp_path / "fine.hdr").read_text().startswith("ENVI")
+
+
 @pytest.mark.parametrize("told", ["[]", "5", '{"files": null}', '{"files": [1, "../x.partial"]}', "{"])
 def test_a_strange_journal_is_no_more_than_no_journal(scene, models, tmp_path, told):
     (tmp_path / ".fine.journal").write_text(told + "\n")

@@ -33,6 +33,7 @@ from pdenet_cli.tools.page import write_page
 KEPT = "The finished tiles are kept: continue with --resume."
 COMPLETE = "complete"  # the journal's step after the last tile
 PARTIAL_FILES = "files"  # the journal's key for the hidden files of a run
+REPLACES = "replaces"  # the journal's key for whether a run was begun with --overwrite
 
 
 @dataclass(frozen=True)
@@ -128,13 +129,22 @@ class Delivery:
             if part.name.endswith(PARTIAL) and not taken:
                 remove(part)
         self._discard()
-        self.journal.begin(job | self._parts)
+        self.journal.begin(job | self._parts | {REPLACES: self.overwrite})
 
     def interrupted(self, job: dict[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
-        """The job and the finished steps of an interrupted run, if its pixels are still there."""
+        """The job and the finished steps of an interrupted run, if its pixels are still there.
+
+        Stops where a file has appeared since that the run was not begun to replace.
+        """
         found = self.journal.resume(job | self._parts)
-        if found is None or COMPLETE in found[1]:
+        if found is None:
+            return None
+        begun, steps = found
+        allowed = self.overwrite or begun.get(REPLACES) is True
+        if COMPLETE in steps:
+            refuse_existing(tuple(self._not_yet_renamed()), allowed)
             return found
+        refuse_existing(self._all_files, allowed)
         # The first file of a cube holds its pixels.
         return found if all(output.parts[0].exists() for output, _ in self.cubes.values()) else None
 
@@ -202,6 +212,13 @@ class Delivery:
     @property
     def _finals(self) -> tuple[Path, ...]:
         return tuple(final for output, _ in self.cubes.values() for final in output.finals)
+
+    def _not_yet_renamed(self) -> Iterator[Path]:
+        """The final names of the files of a complete run that are still hidden; those renamed are its own."""
+        for output, _ in self.cubes.values():
+            yield from (final for part, final in zip(output.parts, output.finals, strict=True) if part.exists())
+        if partial_path(self.report_path).exists():
+            yield self.report_path
 
     @property
     def _shown(self) -> tuple[Path, ...]:
