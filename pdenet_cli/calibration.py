@@ -11,6 +11,7 @@ level (Bates et al. 2021, theorem 1).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
@@ -20,12 +21,14 @@ from numpy.typing import NDArray
 
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, PdenetError, UsageError
+from pdenet_cli.mixtures import mixtures_seen
 from pdenet_cli.models import ModelSpec
 from pdenet_cli.risk_control import allowed_mean, least_bound, provable, scenes_needed, upper_bound
 from pdenet_cli.summaries import Evidence, Map
 
 KEY = "calibration"  # in ModelSpec.extra
 STRATA = ("flat", "edge")
+ENSEMBLES = ("masks", "flips")  # how samples differ, see Posterior
 FLOOR = 1e-4  # 0..1: smallest spread, for where all samples agree the truth still differs from them
 ROUGHNESS_WEIGHT = 0.3  # where the input is rough at its finest scale, there is unseen detail below it
 LEVEL = 0.9  # default level of intervals
@@ -249,14 +252,16 @@ class Calibration:
         samples: int,
         ensemble: str,
         degradation: Degradation | None = None,
-        mixtures: int | None = None,
+        *,
+        mixtures: int,
+        bands: int,
     ) -> Iterator[str]:
         """Warnings if a run differs from what this calibration was made for.
 
-        `degradation` is how the run's scenes were degraded, `mixtures` how many mixtures of bands the network sees
-        of scenes with many bands; None if unknown.
+        `degradation` is how the run's scenes were degraded, None if unknown; `mixtures` how many mixtures the
+        network sees of scenes with many bands, `bands` how many bands the scene has that has most.
         """
-        if mixtures not in (None, self.mixtures):
+        if mixtures_seen(bands, mixtures) != mixtures_seen(bands, self.mixtures):
             met = f"not with --mixtures {mixtures}"
             yield f"The intervals were calibrated with --mixtures {self.mixtures}, {met}: coverage is less exact."
         if (samples, ensemble) != (self.samples, self.ensemble):
@@ -289,6 +294,9 @@ class Calibration:
                 raise ValueError("factors that do not rise with the level")
             if made.level not in made.levels or not made.guarantee:
                 raise ValueError(f"level {made.level}")
+            counts = operator.index(made.samples) >= 1 and operator.index(made.mixtures) >= 0
+            if made.ensemble not in ENSEMBLES or not counts:
+                raise ValueError(f"{made.samples} samples, {made.ensemble}, {made.mixtures} mixtures")
         except (TypeError, KeyError, ValueError, AttributeError, PdenetError) as error:
             raise ModelError(f"The model's calibration cannot be read ({error}); calibrate it again.") from error
         return made

@@ -81,8 +81,9 @@ def super_resolve(
             except (MemoryError, RuntimeError) as error:
                 if not out_of_memory(error):
                     raise
-                pending += _smaller(piece, posterior, plan, say)
-                most = pending[-1].core.pixels
+                smaller = _smaller(piece, posterior, plan, say)
+                most = min(most, smaller[-1].core.pixels) if len(smaller) > 1 else most
+                pending += smaller
         yield tile
 
 

@@ -172,6 +172,11 @@ def enough_bands(bands: int, count: int) -> bool:
     return count > 0 and bands >= BANDS_EACH * count
 
 
+def mixtures_seen(bands: int, count: int) -> int:
+    """How many mixtures a network that may see `count` of them sees of so many bands; 0: it sees every band."""
+    return count if enough_bands(bands, count) else 0
+
+
 def overlapping_sums(brightness: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     """The weights of the bands in mixtures, (mixtures, bands): each mixture is as bright as LEVEL.
 

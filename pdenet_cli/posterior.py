@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pdenet_cli.calibration import Calibration
+from pdenet_cli.calibration import ENSEMBLES, Calibration
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, UsageError
@@ -26,7 +26,6 @@ from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.summaries import Map
 from pdenet_cli.tiling import Plan, plan_tiles
 
-ENSEMBLES = ("masks", "flips")
 SYMMETRIES = 8  # of a square: four quarter turns, each also mirrored
 
 

@@ -319,6 +319,10 @@ def test_a_calibration_survives_the_header(made):
         {"delta": "small"},
         {"counted": [3]},
         {"degradation": 4},
+        {"mixtures": "16"},
+        {"mixtures": -3},
+        {"samples": None},
+        {"ensemble": "turns"},
         {"degradation": {"scale": 4, "kernel": "box"}},
         None,
     ],
@@ -330,8 +334,8 @@ def test_a_damaged_calibration_is_refused_in_a_line(made, damage):
 
 
 def test_other_samples_than_those_of_the_calibration_are_named(made):
-    assert not list(made.misfits(12, "masks", Degradation(4)))
-    (misfit,) = made.misfits(4, "flips")
+    assert not list(made.misfits(12, "masks", Degradation(4), mixtures=0, bands=200))
+    (misfit,) = made.misfits(4, "flips", mixtures=0, bands=200)
     assert "12 samples (masks). With 4 (flips)" in misfit
 
 

@@ -458,6 +458,28 @@ def test_constant_bands_are_read_once_for_all_layers_of_a_tile(tmp_path, monkeyp
             assert (read(cube, bands=slice(1, 6)) == number).all()
 
 
+def test_tiles_stay_as_large_as_they_are_where_fewer_samples_at_once_suffice(tmp_path, monkeypatch):
+    path, _ = scene(tmp_path, rows=26, columns=51)
+    posterior = Posterior(make_model(4, 1), samples=3, seed=1)
+    posterior.at_once = 2
+    really, sizes = posterior.samples, []
+
+    def limited(low, bands, crop):
+        if posterior.at_once > 1 and sizes:
+            raise torch.OutOfMemoryError("no more")
+        sizes.append(crop.pixels // 4**2)
+        return really(low, bands, crop)
+
+    monkeypatch.setattr(posterior, "samples", limited)
+    monkeypatch.setattr(posterior, "settle", lambda plan: None)
+    with open_cube(path) as source, create_cube(tmp_path / "out.hdr", source.meta.upscaled(4)) as cube:
+        radiometry = Radiometry.of(source.meta, Survey.of(source), (0, 1))
+        network = posterior.network
+        plan = Plan(source.meta.window, 4, tuple(range(6)), network.halo, network.band_halo, 17, 6)
+        list(super_resolve(source, posterior, plan, radiometry, [Layer(MEAN, cube)]))
+    assert sizes == [tile.core.pixels for tile in plan.tiles]
+
+
 def test_running_out_of_memory_halves_the_batch_then_the_tile_and_says_so(tmp_path, posteriors, monkeypatch):
     path, _ = scene(tmp_path, rows=32, columns=32)
     whole = run(path, tmp_path, posteriors[4, 1, "masks"], 1000, 1000)["mean"]

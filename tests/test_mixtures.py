@@ -413,5 +413,7 @@ def test_other_mixtures_than_those_of_the_calibration_are_told_of(models):
     from pdenet_cli.tools.maps import Maps
 
     model = load_model(models / "calibrated.safetensors")
-    (note,) = Maps(("interval",), Question(), Posterior(model, 4, mixtures=16)).notes()
+    maps = Maps(("interval",), Question(), Posterior(model, 4, mixtures=16))
+    (note,) = maps.notes(bands=48)
     assert "calibrated with --mixtures 0, not with --mixtures 16" in note
+    assert maps.notes(bands=47) == ()  # never mixed

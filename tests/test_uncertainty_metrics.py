@@ -374,6 +374,12 @@ def test_means_leave_out_what_a_scene_has_not(evaluated):
     assert mean_trust([one, gap])["AUSE"] == one.values["AUSE"]
 
 
+def test_widths_in_the_units_of_several_files_have_no_mean(evaluated):
+    one, other = evaluated.trusts()["calibrated"].values()
+    assert np.isnan(mean_trust([one, other])["interval width"])
+    assert mean_trust([one])["interval width"] == one.values["interval width"]
+
+
 def test_what_is_promised_is_said_of_the_level_that_is_asked_for(judged_models, truths):
     told = contest(judged_models, ("calibrated",), level=0.8).run(truths[:1]).to_dict()
     assert told["level"] == 0.8
@@ -391,6 +397,8 @@ def test_the_level_is_that_of_the_calibration_where_none_is_asked_for(judged_mod
     }
     assert list(levels.values()) == [0.6, 0.6, 0.9]
     assert contest(judged_models, ("modest",), level=0.5).level == 0.5
+    with pytest.raises(UsageError, match="no model is calibrated"):
+        contest(judged_models, ("bare",), level=0.8)
     # Of the levels that both have, the nearest to 0.05.
     assert contest(judged_models, ("low", "calibrated")).level == 0.1
     with pytest.raises(UsageError, match=r"--level 0\.9"):

@@ -585,8 +585,8 @@ def test_a_map_says_what_its_numbers_are(models):
 def test_only_maps_that_are_calibrated_speak_of_the_calibration(models):
     posterior = Posterior(load_model(models / "calibrated.safetensors"), 2)  # not the 4 of its calibration
     plain, interval = (Maps(names, Question(), posterior) for names in (("std",), ("interval",)))
-    assert (plain.notes(), plain.facts()["calibration"]) == ((), None)
-    assert "4 samples" in interval.notes()[0]
+    assert (plain.notes(2), plain.facts()["calibration"]) == ((), None)
+    assert "4 samples" in interval.notes(2)[0]
     assert interval.facts()["calibration"]["samples"] == 4
 
 

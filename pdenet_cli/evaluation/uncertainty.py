@@ -126,8 +126,12 @@ def measures_by_kind(trust: Trust) -> dict[str, tuple[Measure, ...]]:
 
 
 def mean_trust(trusts: Sequence[Trust]) -> dict[str, float]:
-    """The mean of every measure over the scenes that have it."""
-    return {name: _mean([trust.values[name] for trust in trusts]) for name in trusts[0].values}
+    """The mean of every measure over the scenes that have it; NaN where their units may differ."""
+    own_units = {measure.name for measure in MEASURES if measure.unit == FILE_UNITS and len(trusts) > 1}
+    return {
+        name: math.nan if name in own_units else _mean([trust.values[name] for trust in trusts])
+        for name in trusts[0].values
+    }
 
 
 def assess(truth: View, maps: EstimateMaps, calibration: Calibration | None, level: float) -> Trust:

@@ -50,7 +50,7 @@ def sharpen(
     source = Cube(Path("the array"), CubeMeta(bands, rows, columns, pixels.dtype, nodata=nodata), pixels)
     reading = Reading.of(source, posterior.network.bands, value_range, whole=True)
     posterior.refuse_other_bands(len(reading.bands))
-    asked = Maps((maps,) if isinstance(maps, str) else tuple(maps), question, posterior)
+    asked = Maps(maps, question, posterior)
     fine = replace(source.meta.upscaled(posterior.network.scale), dtype=np.dtype("f4"), nodata=float("nan"))
     metas = {"mean": fine} | dict(asked.metas(fine))
     made: dict[str, NDArray[np.float32]] = {

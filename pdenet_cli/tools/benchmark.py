@@ -86,6 +86,8 @@ class Benchmark:
         """The level of the intervals: as asked for, else one that every calibration has."""
         known = [calibration for calibration in self.calibrations.values() if calibration is not None]
         level = self.settings.level
+        if level is not None and self.calibrations and not known:
+            raise UsageError(f"--level {level:g}: no model is calibrated and has intervals. Omit --level.")
         if level is None:
             level = min((calibration.level for calibration in known), default=LEVEL)
             level = max((level, *(calibration.levels[0] for calibration in known)))
@@ -128,7 +130,7 @@ class Benchmark:
             {system: study.Study.of(scores) for system, scores in studied.items()},
             failed,
             seconds_since(started),
-            (*self._mismatch_notes(), *notes),
+            (*self._mismatch_notes(max((len(r.bands) for r in results), default=0)), *notes),
         )
 
     def _evaluate_scene(
@@ -182,8 +184,11 @@ class Benchmark:
         sharpen_coarse(low, every_mask_one(posterior), certain, **options, whole_spectra=True)
         return {draws: sink.scores() for draws, sink in sinks.items()}
 
-    def _mismatch_notes(self) -> tuple[str, ...]:
-        """Notes on models and calibrations that were made for other conditions than those of this run."""
+    def _mismatch_notes(self, bands: int) -> tuple[str, ...]:
+        """Notes on models and calibrations that were made for other conditions than those of this run.
+
+        `bands` are those of the scene that has most.
+        """
         trained_for = (
             (s, p.model.spec.training_degradation()) for s, p in self.posteriors.items() if s != BICUBIC
         )
@@ -196,7 +201,7 @@ class Benchmark:
         notes = (
             (s, note)
             for s, p, c in known
-            for note in c.misfits(len(p), p.ensemble, self.degradation, p.most_mixtures)
+            for note in c.misfits(len(p), p.ensemble, self.degradation, mixtures=p.most_mixtures, bands=bands)
         )
         return (*others, *(f"{system}: {note}" for system, note in notes))
 

@@ -287,7 +287,8 @@ class Job:
         met = f"{count} samples instead of {asked}: this network cannot give more different ones."
         fewer = (met,) if 1 < count < asked else ()
         of_scene = (*self.source.meta.notes, *self.reading.survey.notes)
-        return (*of_scene, *self._zero_bands(), *fewer, *self._unmixed(), *self.maps.notes())
+        of_maps = self.maps.notes(len(self.reading.bands))
+        return (*of_scene, *self._zero_bands(), *fewer, *self._unmixed(), *of_maps)
 
     def _unmixed(self) -> Iterator[str]:
         """A note if the network sees every band of a scene that it would see as mixtures were it larger."""

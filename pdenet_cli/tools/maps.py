@@ -32,15 +32,14 @@ class Maps:
     """The maps that a run makes; refused here if the model or the question does not allow them."""
 
     def __init__(self, names: Sequence[str] | None, question: Question, posterior: Posterior) -> None:
-        """`names` are names of MAPS; None for the default ones of the model."""
+        """`names` are names of MAPS, or a single one; None for the default ones of the model."""
         self.posterior = posterior
         self.by_default = names is None
-        nothing = names is not None and not names and question.tolerance is None
-        self.calibration = None if nothing else Calibration.of(posterior.model.spec)
+        self.calibration = Calibration.of(posterior.model.spec)
         usual_level = None if self.calibration is None else self.calibration.level
         level = usual_level if question.level is None else question.level
         self.question = replace(question, calibration=self.calibration, level=level)
-        wanted = self._default_names() if names is None else names
+        wanted = self._default_names() if names is None else (names,) if isinstance(names, str) else names
         self.names = tuple(dict.fromkeys((*wanted, *(() if question.tolerance is None else ("risk",)))))
         if unknown := [name for name in self.names if name not in MAPS]:
             raise UsageError(f"--map {unknown[0]}: no such map. Use {', '.join(MAPS)}.")
@@ -100,9 +99,9 @@ class Maps:
         }
         return asked | {"calibration": promise}
 
-    def notes(self) -> tuple[str, ...]:
+    def notes(self, bands: int) -> tuple[str, ...]:
         """Notes on the unit of a tolerance, on default maps without intervals, and on a calibration made for
-        other samples.
+        other samples; the scene has so many `bands`.
         """
         q = self.question
         scaled = (f"--tolerance {q.tolerance:g} is taken{q.scaled}.",) if q.scaled else ()
@@ -112,8 +111,8 @@ class Maps:
         if self.calibration is None or not self._uses_calibration:
             return ()
         posterior = self.posterior
-        met = self.calibration.misfits(len(posterior), posterior.ensemble, mixtures=posterior.most_mixtures)
-        return (*scaled, *met)
+        count, ensemble, mixtures = len(posterior), posterior.ensemble, posterior.most_mixtures
+        return (*scaled, *self.calibration.misfits(count, ensemble, mixtures=mixtures, bands=bands))
 
     def statistics(self, cubes: Mapping[str, Cube], radiometry: Radiometry) -> dict[str, Any]:
         """Mean, median and shares of the scene above some levels, for each merged map and for interval widths."""

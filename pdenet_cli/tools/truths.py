@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli.bands import BandChoice
+from pdenet_cli.calibration import ENSEMBLES
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import UsageError
@@ -16,7 +17,6 @@ from pdenet_cli.formats import files_of, open_cube
 from pdenet_cli.formats.output import refuse_scenes
 from pdenet_cli.metrics import PROTOCOLS
 from pdenet_cli.models import ModelSpec
-from pdenet_cli.posterior import ENSEMBLES
 from pdenet_cli.progress import Say
 from pdenet_cli.reading import Reading
 from pdenet_cli.report import versions
