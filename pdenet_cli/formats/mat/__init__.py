@@ -27,7 +27,6 @@ from pdenet_cli.formats.choosing import (
 from pdenet_cli.formats.hdf5.guard import GuardedArray, GuardedFile, is_hdf5
 from pdenet_cli.formats.limits import refuse_whole
 from pdenet_cli.formats.mat import v5, v5_writing, v73
-from pdenet_cli.formats.raw import RawArray
 
 USUAL_AXES = "rcb"  # MATLAB's own toolboxes and nearly all data sets have the bands last
 OURS = b"written by pdenet"
@@ -275,7 +274,7 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     if meta.extra:
         small["extra"] = json.dumps(dict(meta.extra), default=str)
     small.pop(name, None)
-    write, axes = _create_v5 if meta.nbytes < LARGEST_V5 else v73.create, order[::-1]
+    write, axes = v5_writing.create if meta.nbytes < LARGEST_V5 else v73.create, order[::-1]
     return Cube(part, meta, write(part, small, name, meta.shape(axes), meta.dtype), axes)
 
 
@@ -295,20 +294,6 @@ def _wavelength_name(meta: CubeMeta) -> str:
 
 def _is_name(text: str) -> bool:
     return re.fullmatch(r"[A-Za-z]\w{0,62}", text, re.ASCII) is not None
-
-
-def _create_v5(
-    part: Path, small: dict[str, Any], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> RawArray:
-    order = ">" if dtype.newbyteorder("=") != dtype else "<"
-    head = v5_writing.header(order) + b"".join(v5_writing.small_variable(order, n, v) for n, v in small.items())
-    head += v5_writing.cube_header(name, shape[::-1], dtype)
-    array = RawArray(part, dtype, shape, len(head))
-    with part.open("r+b" if part.exists() else "w+b") as file:
-        file.write(head)
-        file.truncate(len(head) + -(-array.nbytes // 8) * 8)
-    array.reserve()
-    return array
 
 
 FORMAT = Format(
