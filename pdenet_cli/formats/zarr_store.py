@@ -16,10 +16,10 @@ import numpy as np
 
 from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta, Pixels
 from pdenet_cli.errors import FormatError, OutputError, PdenetError
-from pdenet_cli.formats import attributes, labelled
+from pdenet_cli.formats import attributes
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import Variable
-from pdenet_cli.formats.labelled import swaths
+from pdenet_cli.formats.labelled import layout, reading, swaths
 from pdenet_cli.formats.labelled.ground_grid import GroundGrid
 from pdenet_cli.formats.limits import refuse_impossible_size, refuse_large_block
 
@@ -233,7 +233,7 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 def _open(path: Path, options: OpenOptions) -> Cube:
     folder = Folder(path)
-    meta, array, axes = labelled.read(folder, options)
+    meta, array, axes = reading.read(folder, options)
     return Cube(path, swaths.place_swath(folder, meta), array, axes)
 
 
@@ -242,27 +242,27 @@ def _refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
         _zarr()
     except PdenetError as error:
         raise OutputError(str(error)) from None
-    labelled.refuse(finals, meta)
+    layout.refuse(finals, meta)
 
 
 def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     zarr = _zarr()
     part, axes = parts[0], INTERLEAVES[meta.interleave]
-    layout = labelled.layout(meta)
+    pieces = layout.arrays(meta)
     kept = Folder(part) if (part / ".zgroup").is_file() else None
     group = zarr.open_group(str(part), mode="a", zarr_format=2)
-    group.attrs.update(labelled.global_attributes(meta))
-    for piece in layout:
+    group.attrs.update(layout.global_attributes(meta))
+    for piece in pieces:
         if kept is None or not kept._is_array(part / piece.name):
             _make(group, piece, meta, axes)
         if isinstance(piece.values, GroundGrid):  # again, as an interrupted run may have left it incomplete
             for rows, numbers in piece.values.blocks():
                 group[piece.name][rows, :] = numbers
     zarr.consolidate_metadata(str(part), zarr_format=2)  # one file instead of many; xarray warns without it
-    return Cube(part, meta, ZarrArray(part, group[layout[-1].name]), axes)
+    return Cube(part, meta, ZarrArray(part, group[pieces[-1].name]), axes)
 
 
-def _make(group: Any, piece: labelled.LayoutArray, meta: CubeMeta, axes: str) -> None:
+def _make(group: Any, piece: layout.LayoutArray, meta: CubeMeta, axes: str) -> None:
     # Readers of v2 take a fill value, even 0, for nodata: arrays without nodata must have none.
     attrs = piece.attributes | {DIMENSIONS: list(piece.dimensions)}
     about: dict[str, Any] = dict(name=piece.name, attributes=attrs, fill_value=None)
@@ -273,7 +273,7 @@ def _make(group: Any, piece: labelled.LayoutArray, meta: CubeMeta, axes: str) ->
     if piece.values is not None:
         group.create_array(data=piece.values, **about)
         return
-    fill = labelled.fill_value(meta)
+    fill = layout.fill_value(meta)
     if fill is not None:
         about |= dict(fill_value=fill, attributes=attrs | {FILL: _fill_attribute(fill)})
     # Zarr does not know all names of a type, such as those of tifffile's 64-bit integers.
@@ -293,6 +293,6 @@ FORMAT = Format(
     open=_open,
     create=_create,
     refuse=_refuse,
-    named=labelled.by_planes,
+    named=layout.by_planes,
     compressed=True,
 )

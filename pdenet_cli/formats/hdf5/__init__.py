@@ -8,12 +8,11 @@ import numpy as np
 
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.formats import labelled
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.hdf5 import products
 from pdenet_cli.formats.hdf5.guard import GuardedFile, is_hdf5
 from pdenet_cli.formats.hdf5.writing import create_labelled
-from pdenet_cli.formats.labelled import swaths
+from pdenet_cli.formats.labelled import layout, reading, swaths
 
 CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")  # netCDF-3
 
@@ -24,7 +23,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         if options.variable is None and products.is_prisma(guarded):
             meta, array, axes = products.read_prisma(guarded)
         else:
-            meta, array, axes = labelled.read(guarded, options)
+            meta, array, axes = reading.read(guarded, options)
         meta = products.place_neon(guarded, meta)
         is_emit = products.is_emit(guarded)
         meta = products.place_emit(guarded, meta) if is_emit else swaths.place_swath(guarded, meta)
@@ -53,8 +52,8 @@ FORMAT = Format(
     recognises=lambda path, head: is_hdf5(head),
     open=_open,
     create=_create,
-    refuse=labelled.refuse,
-    named=labelled.by_planes,
+    refuse=layout.refuse,
+    named=layout.by_planes,
 )
 NETCDF = Format(
     name="netCDF",
@@ -63,6 +62,6 @@ NETCDF = Format(
     open=_refuse_classic,
     create=_create,
     refuse=_refuse_netcdf,
-    named=labelled.by_planes,
+    named=layout.by_planes,
 )
 """netCDF-4 is HDF5 and opened as such; this entry is for its suffix, and to refuse netCDF-3."""

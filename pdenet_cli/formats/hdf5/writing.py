@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
-from pdenet_cli.formats import labelled
+from pdenet_cli.formats.labelled import layout
 from pdenet_cli.formats.labelled.ground_grid import GroundGrid
 from pdenet_cli.formats.raw import RawArray
 
@@ -92,13 +92,13 @@ def create_labelled(part: Path, meta: CubeMeta) -> Cube:
 
 def _lay_out(file: h5py.File, meta: CubeMeta, grids: list[tuple[int, GroundGrid]]) -> h5py.Dataset:
     """The dataset of the pixels, after all others; `grids` gets the offsets of grids to be filled later."""
-    set_attributes(file, {"Conventions": "CF-1.8"} | labelled.global_attributes(meta))
-    parts = labelled.layout(meta)
+    set_attributes(file, {"Conventions": "CF-1.8"} | layout.global_attributes(meta))
+    parts = layout.arrays(meta)
     scales = {name: _dimension(file, name, size) for name, size in _missing_dimensions(parts, meta)}
     for part in parts:
         if part.values is None:
             dataset = plain_block(file, part.name, meta.dtype, meta.shape(INTERLEAVES[meta.interleave]))
-            fill = labelled.fill_value(meta)
+            fill = layout.fill_value(meta)
             if fill is not None:
                 dataset.attrs["_FillValue"] = np.array([fill], meta.dtype)
         elif isinstance(part.values, GroundGrid):
@@ -116,8 +116,8 @@ def _lay_out(file: h5py.File, meta: CubeMeta, grids: list[tuple[int, GroundGrid]
     return dataset
 
 
-def _missing_dimensions(parts: list[labelled.LayoutArray], meta: CubeMeta) -> list[tuple[str, int]]:
-    sizes = dict(zip(labelled.dimensions(meta).values(), meta.shape(), strict=True))
+def _missing_dimensions(parts: list[layout.LayoutArray], meta: CubeMeta) -> list[tuple[str, int]]:
+    sizes = dict(zip(layout.dimensions(meta).values(), meta.shape(), strict=True))
     there = {part.name for part in parts}
     return [(name, size) for name, size in sizes.items() if name not in there]
 

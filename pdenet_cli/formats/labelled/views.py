@@ -1,12 +1,16 @@
-"""Views of stored arrays that are still read by windows."""
+"""Views of stored arrays that are still read by windows, and what a view changes in their attributes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from pdenet_cli.cube import Pixels, Sliceable
+from pdenet_cli.formats import attributes
+from pdenet_cli.formats.labelled import spectra
 
 
 @dataclass(frozen=True)
@@ -52,3 +56,18 @@ class Unsigned:
 def unsigned(dtype: np.dtype[np.signedinteger]) -> np.dtype[np.unsignedinteger]:
     """The unsigned type of the same size."""
     return np.dtype(dtype.str.replace("i", "u"))
+
+
+def without_sign(attrs: Mapping[str, Any], kind: np.dtype[Any]) -> dict[str, Any]:
+    """Attributes of unsigned numbers, with nodata values that are written with a sign made positive."""
+    return {
+        n: [positive(number, kind) for number in attributes.numbers(v) or ()]
+        if spectra.field_of(n) == "nodata"
+        else v
+        for n, v in attrs.items()
+    }
+
+
+def positive(number: float | None, kind: np.dtype[Any]) -> float | None:
+    """What a number of a signed type means without its sign; None stays None."""
+    return number + 2.0 ** (8 * kind.itemsize) if number is not None and number < 0 else number

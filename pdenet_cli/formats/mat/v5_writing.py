@@ -1,20 +1,35 @@
-"""Writing MAT v5: small variables and the header of a large one, the same bytes for the same values."""
+"""Writing MAT v5: small variables, then a cube whose numbers follow later; the same bytes for the same values."""
 
 from __future__ import annotations
 
 import math
 import struct
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pdenet_cli.cube import Pixels
 from pdenet_cli.formats.mat.v5 import CHAR, CLASSES, MATRIX, STORED
+from pdenet_cli.formats.raw import RawArray
 
 DOUBLE, UNSIGNED_16, DOUBLES = 6, 4, 9
 
 
-def small_variable(order: str, name: str, value: Any) -> bytes:
+def create(part: Path, small: dict[str, Any], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> RawArray:
+    """A file with some small variables and space for one array, whose `shape` is MATLAB's reversed."""
+    order = ">" if dtype.newbyteorder("=") != dtype else "<"
+    head = _file_header(order) + b"".join(_small_variable(order, n, v) for n, v in small.items())
+    head += _cube_header(order, name, shape[::-1], dtype)
+    array = RawArray(part, dtype, shape, len(head))
+    with part.open("r+b" if part.exists() else "w+b") as file:  # pixels that it has already are kept
+        file.write(head)
+        file.truncate(len(head) + -(-array.nbytes // 8) * 8)
+    array.reserve()
+    return array
+
+
+def _small_variable(order: str, name: str, value: Any) -> bytes:
     """The element of a small variable: a text, a list of texts, a number or a list of numbers."""
     if isinstance(value, str) or (isinstance(value, list) and value and isinstance(value[0], str)):
         letters = letter_matrix(value)
@@ -34,15 +49,14 @@ def letter_matrix(value: str | list[str]) -> Pixels:
     return matrix
 
 
-def header(order: str) -> bytes:
+def _file_header(order: str) -> bytes:
     """The file header; without a date, so that the same cube always gives the same bytes."""
     text = b"MATLAB 5.0 MAT-file, written by pdenet".ljust(116)
     return text + bytes(8) + struct.pack(order + "HH", 0x0100, 0x4D49)
 
 
-def cube_header(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+def _cube_header(order: str, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
     """The element of a variable without its numbers, which follow column by column, padded to 8 bytes."""
-    order = ">" if dtype.newbyteorder("=") != dtype else "<"
     kind, stored = (_number(codes, dtype) for codes in (CLASSES, STORED))
     nbytes = math.prod(shape) * dtype.itemsize
     return _matrix(order, name, kind, shape, stored, None, nbytes)

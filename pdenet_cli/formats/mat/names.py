@@ -1,0 +1,29 @@
+"""What the axes and variables of MATLAB files are called, and what an output takes over from its scene."""
+
+from __future__ import annotations
+
+import re
+
+from pdenet_cli.cube import CubeMeta
+from pdenet_cli.formats import attributes
+
+USUAL_AXES = "rcb"  # MATLAB's own toolboxes and nearly all data sets have the bands last
+AXES, WAVELENGTH = "MATLAB axes", "MATLAB wavelength"  # in CubeMeta.native: their order, its name
+
+
+def variable_name(wanted: str | None) -> str:
+    """What a variable, or one inside a struct or group, is called in an output."""
+    name = re.split("[./]", wanted or "")[-1]
+    return name if _is_name(name) else "cube"
+
+
+def wavelength_name(meta: CubeMeta) -> str:
+    """What the wavelengths are called in an output: as in the scene, if they can be found again by that name."""
+    name = meta.native.get(WAVELENGTH, "wavelength")
+    several = meta.bands > 1 and attributes.is_spectrum(list(meta.wavelengths or ()))
+    known = attributes.field_of(name) == "wavelengths" or several
+    return name if known and _is_name(name) else "wavelength"
+
+
+def _is_name(text: str) -> bool:
+    return re.fullmatch(r"[A-Za-z]\w{0,62}", text, re.ASCII) is not None
