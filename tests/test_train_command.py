@@ -353,6 +353,14 @@ def test_a_run_whose_nodata_value_is_nan_is_resumed(cubes, tmp_path):
             train(plan(cubes, nodata=other), path, resume=True)
 
 
+def test_a_nodata_value_of_nan_is_null_in_what_is_printed(pdenet, cubes, tmp_path):
+    path = tmp_path / "m.safetensors"
+    words = ("--steps", 1, *COMMAND, "--nodata", "nan", "--json")
+    for ran in (pdenet("train", cubes / "a.hdr", "-o", path, *words), pdenet("models", "show", path, "--json")):
+        assert ran.returncode == 0, ran.stderr
+        assert json.loads(ran.stdout, parse_constant=pytest.fail)["data"][0]["nodata"] is None
+
+
 def test_a_best_model_that_is_gone_or_anothers_is_made_again(cubes, tmp_path):
     path = tmp_path / "m.safetensors"
     train(plan(cubes, steps=4), path)
