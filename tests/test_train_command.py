@@ -222,6 +222,8 @@ def test_a_run_from_given_weights_is_gentler_and_says_where_it_is_worse(pdenet, 
     own = recipe_of(plan(cubes)).lr
     assert recipe_of(plan(cubes, init=str(first.files.model))).lr == own / 4
     assert recipe_of(plan(cubes, init=str(first.files.model), changes={"lr": 1e-3})).lr == 1e-3
+    assert recipe_of(plan(cubes, init=str(first.files.model), recipe="fast,lr=0.001")).lr == 1e-3
+    assert recipe_of(plan(cubes, init=str(first.files.model), recipe="fast,zoom=3")).lr == own / 4
     small = ("--steps", 2, "--batch", 1, "--patch", 16, "--patch-bands", 2, "--threads", 1)
     ran = pdenet("train", cubes, "-o", tmp_path / "a.safetensors", "--init", "general-x4", "--lr", 0.5, *small)
     assert ran.returncode == 0, ran.stderr

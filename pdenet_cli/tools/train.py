@@ -242,10 +242,8 @@ def _recipe(plan: TrainingPlan, init: Model | None) -> Recipe:
     """The recipe with the user's changes; gentler where the run starts from a trained model."""
     network = plan.network or (DEFAULT_NETWORK if init is None else init.spec.network)
     changes = {name: value for name, value in (plan.changes or {}).items() if value is not None}
-    recipe = recipe_for(plan.recipe, network, plan.degradation.scale)
-    if init is not None:
-        recipe = replace(recipe, lr=recipe.lr / INIT_RATE_DIVISOR)
-    return replace(recipe, **changes)
+    slower = 1 if init is None else INIT_RATE_DIVISOR
+    return replace(recipe_for(plan.recipe, network, plan.degradation.scale, slower), **changes)
 
 
 def _budget(plan: TrainingPlan, patches: Patches) -> Budget:
