@@ -216,6 +216,15 @@ def test_a_run_starts_from_given_weights(cubes, tmp_path):
         network_of(plan(cubes, init=str(template), config="tiny,width=7"))
 
 
+@pytest.mark.parametrize("scale", [4, 8])
+def test_a_model_that_is_trained_on_keeps_its_configuration_where_its_network_is_named(cubes, trained, scale):
+    again = plan(cubes, init=str(trained), config=None, scale=scale)
+    unnamed, named = (network_of(replace(again, network=name)) for name in (None, "pdenet"))
+    assert named.config == unnamed.config
+    for name, weight in unnamed.state_dict().items():
+        assert torch.equal(named.state_dict()[name], weight)
+
+
 def test_a_run_from_given_weights_is_gentler_and_says_where_it_is_worse(pdenet, cubes, tmp_path):
     first = train(plan(cubes, steps=3), tmp_path / "first.safetensors")
     assert first.before is None

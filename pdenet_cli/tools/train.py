@@ -231,7 +231,7 @@ def _network(plan: TrainingPlan, init: Model | None, start: float = 1.0) -> Netw
     if init is None:
         return new_network(plan.network or DEFAULT_NETWORK, plan.config, scale, plan.seed, start)
     name, config = plan.network or init.spec.network, plan.config
-    if plan.network is None and config is None:
+    if name == init.spec.network and config is None:
         if init.scale == scale:
             return init.network.requires_grad_(True)
         return started_from(build_network(name, {**init.spec.config, "scale": scale}), init)
