@@ -240,6 +240,16 @@ def test_a_run_from_given_weights_is_gentler_and_says_where_it_is_worse(pdenet, 
     assert "lower --lr" in ran.stderr
 
 
+@pytest.mark.parametrize("network", ["pdenet", "template", "dropout", "ensemble", "nas"])
+def test_a_model_that_is_trained_on_is_scored_first_as_at_the_end_of_its_own_training(cubes, tmp_path, network):
+    first = train(plan(cubes, network=network), tmp_path / "first.safetensors")
+    again = plan(cubes, network=network, init=str(first.files.model), steps=2)
+    assert train(again, tmp_path / "again.safetensors").before == pytest.approx(first.spec.gain, abs=1e-6)
+    if network == "template":  # it had no masks, and has those of a new PDE-Net only from the first step on
+        other = train(replace(again, network="pdenet"), tmp_path / "other.safetensors")
+        assert other.before == pytest.approx(first.spec.gain, abs=1e-6)
+
+
 def test_a_model_knows_what_it_began_with(pdenet, cubes, tmp_path):
     first = train(plan(cubes, network="template", steps=3), tmp_path / "first.safetensors").files.model
     second = train(plan(cubes, init=str(first), steps=2, seed=7), tmp_path / "second.safetensors").files.model

@@ -107,7 +107,8 @@ def train(
             met = "No cube has enough pixels and valid values to hold out a quarter for validation"
             raise UsageError(f"{met}. Give a larger cube.")
         tell(Note(_summary(scenes, patches, parts)))
-        trainer = Trainer(network, patches, plan.degradation, device, plan.precision, processes)
+        same = init is not None and init.spec.network == name_of(network)
+        trainer = Trainer(network, patches, plan.degradation, device, plan.precision, processes, trained=same)
         spec = _spec(plan, trainer, scenes, {} if init is None else _origin(init))
         run = TrainingRun(trainer, parts, _budget(plan, patches), clock, files, spec)
         if resumed:
