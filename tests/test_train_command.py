@@ -475,7 +475,16 @@ def test_a_process_knows_that_the_first_of_them_was_stopped(cubes, tmp_path, mon
     monkeypatch.setattr(
         tool, "joined_processes", lambda device: nullcontext((Processes(1, 2), torch.device("cpu")))
     )
-    assert not train(plan(cubes), tmp_path / "m.safetensors").finished
+    ended = train(plan(cubes), tmp_path / "m.safetensors")
+    assert (ended.finished, ended.first) == (False, False)
+
+
+def test_a_run_of_one_process_tells_its_result_whatever_rank_the_environment_names(
+    pdenet, cubes, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("RANK", "1")
+    ran = pdenet("train", cubes, "-o", tmp_path / "m.safetensors", "--steps", 1, *COMMAND)
+    assert (ran.returncode, "dB over bicubic" in ran.stdout) == (0, True), ran.stderr
 
 
 def in_two_processes(*arguments):

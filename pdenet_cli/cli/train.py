@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -125,7 +124,7 @@ def train(
             stop=_stop_on_signal(),
             started=started,
         )
-    if os.environ.get("RANK", "0") == "0":
+    if trained.first:
         if as_json:
             print_json(trained.to_dict())
         else:
