@@ -14,10 +14,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
+from pdenet_cli.errors import FormatError, ModelError, OutputError, ResourceError, UsageError
 from pdenet_cli.models import load_model, read_tensors, save_model, training_tensors
 from pdenet_cli.tools import train as tool
 from pdenet_cli.tools.train import train
+from pdenet_cli.training import data
 from pdenet_cli.training.log import read_log
 from pdenet_cli.training.processes import Processes
 from pdenet_cli.training.recipe import Recipe
@@ -108,6 +109,13 @@ def test_a_cube_whose_numbers_have_no_range_is_left_out_by_its_name(cubes, tmp_p
     assert any("strange.hdr" in text and "is empty" in text for text in left)
     with pytest.raises(UsageError, match="The range 5 to 5 is empty"):
         train(plan(cubes, value_range=(5, 5), steps=1), tmp_path / "n.safetensors")
+
+
+def test_a_cube_too_large_for_the_memory_stops_the_run(cubes, tmp_path, monkeypatch):
+    monkeypatch.setattr(data, "free_memory", lambda: 20_000)
+    both = replace(plan(cubes), data=(cubes / "small.hdr", cubes / "a.hdr"))
+    with pytest.raises(ResourceError, match=r"a\.hdr: .* too many to train on"):
+        train(both, tmp_path / "m.safetensors")
 
 
 def test_masks_and_pictures_beside_a_cube_teach_nothing_unless_they_are_named(tmp_path):

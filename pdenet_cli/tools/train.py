@@ -122,7 +122,10 @@ def train(
 
 
 def _scenes(plan: TrainingPlan, bands: int | None, tell: Tell) -> Iterator[Scene]:
-    """The scenes to train on; cubes that cannot be used are left out with a note."""
+    """The scenes to train on; cubes without usable bands or values are left out with a note.
+
+    A cube that is too large for the memory stops the run.
+    """
     found = False
     for cube in find_cubes(plan, tell):
         try:
