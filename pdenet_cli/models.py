@@ -88,13 +88,17 @@ class ModelSpec:
         data = [{key: fact.get(key) for key in ("name", "sha256", "shape")} for fact in self.data]
         return {name: getattr(self, name) for name in names} | {"data": data}
 
-    def training_cubes(self) -> Iterator[Mapping[str, Any]]:
-        """The cubes that it, and the models that it started from, were trained on."""
-        yield from self.data
+    def training_cubes(self) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
+        """The cubes that it, and the models that it started from, were trained on.
+
+        Each with the scale of that training, None if it is not known: what was held out depends on it.
+        """
+        yield from ((self.scale, fact) for fact in self.data)
         began: Any = self.began_with
         while isinstance(began, dict) and began:
-            data = began.get("data")
-            yield from (fact for fact in data if isinstance(fact, dict)) if isinstance(data, list) else ()
+            data, scale = began.get("data"), began.get("scale")
+            known = scale if isinstance(scale, int) and scale > 1 else None
+            yield from ((known, fact) for fact in data if isinstance(fact, dict)) if isinstance(data, list) else ()
             began = began.get("began_with")
 
     def training_degradation(self) -> Degradation:

@@ -468,6 +468,18 @@ def test_only_the_scene_that_a_model_has_learned_from_is_known_again_and_not_its
     assert trained_on(path, TruthSettings(), [smaller, dataclasses.replace(spec, data=())]) == [False, False]
 
 
+@pytest.mark.parametrize(("scale", "learned"), [(4, False), (5, False), (8, True), (None, True), ("8", True)])
+def test_a_part_that_an_ancestor_did_not_hold_out_is_known_again(tmp_path, scale, learned):
+    path = written(tmp_path / "a.hdr", smooth(2, 40, 44).astype("<f4"))
+    with open_cube(path) as cube:  # x5 needs 40 pixels on a side to hold out a quarter, x8 needs 64
+        fact = {"shape": list(cube.meta.shape()), "sha256": sha256_of(cube)}
+    spec = ModelSpec("template", dataclasses.asdict(CONFIG), 4, {}, "test", data=(fact,))
+    heir = dataclasses.replace(spec, began_with=spec.history() | {"scale": scale})
+    for part in ("lower-right", "lower-right-alone"):
+        assert trained_on(path, TruthSettings(part=part), [spec, heir]) == [False, learned]
+    assert trained_on(path, TruthSettings(), [spec, heir]) == [True, True]
+
+
 def test_a_scene_is_hashed_once_for_all_models_and_only_if_one_of_them_knows_its_size(
     truth, contestants, tmp_path, monkeypatch
 ):

@@ -1,6 +1,7 @@
 """Weights files: what they say of themselves, and what is refused."""
 
 import json
+import math
 import struct
 import subprocess
 import sys
@@ -226,6 +227,15 @@ def test_a_model_is_shown(pdenet, saved):
     assert ModelSpec.from_dict(json.loads(pdenet("models", "show", path, "--json").stdout)) == SPEC
     assert pdenet("models").returncode == 0
     assert pdenet("models", "show", "nothing-x3").returncode == 4
+
+
+def test_models_are_listed_as_json_that_any_program_reads(pdenet, saved, monkeypatch):
+    path, model = saved
+    facts = ({"name": "a.mat", "nodata": math.nan, "fill": math.inf},)
+    save_model(path, replace(model, spec=replace(SPEC, data=facts)))
+    monkeypatch.setattr(models, "FOLDERS", (path.parent,))
+    listed = json.loads(pdenet("models", "--json").stdout, parse_constant=pytest.fail)
+    assert listed["tiny-x4"]["data"] == [{"name": "a.mat", "nodata": None, "fill": "inf"}]
 
 
 @pytest.mark.parametrize("name", ["pdenet", "template"])

@@ -14,10 +14,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
+from pdenet_cli.errors import FormatError, ModelError, OutputError, ResourceError, UsageError
 from pdenet_cli.models import load_model, read_tensors, save_model, training_tensors
 from pdenet_cli.tools import train as tool
 from pdenet_cli.tools.train import train
+from pdenet_cli.training import data
 from pdenet_cli.training.log import read_log
 from pdenet_cli.training.processes import Processes
 from pdenet_cli.training.recipe import Recipe
@@ -108,6 +109,13 @@ def test_a_cube_whose_numbers_have_no_range_is_left_out_by_its_name(cubes, tmp_p
     assert any("strange.hdr" in text and "is empty" in text for text in left)
     with pytest.raises(UsageError, match="The range 5 to 5 is empty"):
         train(plan(cubes, value_range=(5, 5), steps=1), tmp_path / "n.safetensors")
+
+
+def test_a_cube_too_large_for_the_memory_stops_the_run(cubes, tmp_path, monkeypatch):
+    monkeypatch.setattr(data, "free_memory", lambda: 20_000)
+    both = replace(plan(cubes), data=(cubes / "small.hdr", cubes / "a.hdr"))
+    with pytest.raises(ResourceError, match=r"a\.hdr: .* too many to train on"):
+        train(both, tmp_path / "m.safetensors")
 
 
 def test_masks_and_pictures_beside_a_cube_teach_nothing_unless_they_are_named(tmp_path):
@@ -216,17 +224,38 @@ def test_a_run_starts_from_given_weights(cubes, tmp_path):
         network_of(plan(cubes, init=str(template), config="tiny,width=7"))
 
 
+@pytest.mark.parametrize("scale", [4, 8])
+def test_a_model_that_is_trained_on_keeps_its_configuration_where_its_network_is_named(cubes, trained, scale):
+    again = plan(cubes, init=str(trained), config=None, scale=scale)
+    unnamed, named = (network_of(replace(again, network=name)) for name in (None, "pdenet"))
+    assert named.config == unnamed.config
+    for name, weight in unnamed.state_dict().items():
+        assert torch.equal(named.state_dict()[name], weight)
+
+
 def test_a_run_from_given_weights_is_gentler_and_says_where_it_is_worse(pdenet, cubes, tmp_path):
     first = train(plan(cubes, steps=3), tmp_path / "first.safetensors")
     assert first.before is None
     own = recipe_of(plan(cubes)).lr
     assert recipe_of(plan(cubes, init=str(first.files.model))).lr == own / 4
     assert recipe_of(plan(cubes, init=str(first.files.model), changes={"lr": 1e-3})).lr == 1e-3
+    assert recipe_of(plan(cubes, init=str(first.files.model), recipe="fast,lr=0.001")).lr == 1e-3
+    assert recipe_of(plan(cubes, init=str(first.files.model), recipe="fast,zoom=3")).lr == own / 4
     small = ("--steps", 2, "--batch", 1, "--patch", 16, "--patch-bands", 2, "--threads", 1)
     ran = pdenet("train", cubes, "-o", tmp_path / "a.safetensors", "--init", "general-x4", "--lr", 0.5, *small)
     assert ran.returncode == 0, ran.stderr
     assert "The model that it started from had +" in ran.stderr
     assert "lower --lr" in ran.stderr
+
+
+@pytest.mark.parametrize("network", ["pdenet", "template", "dropout", "ensemble", "nas"])
+def test_a_model_that_is_trained_on_is_scored_first_as_at_the_end_of_its_own_training(cubes, tmp_path, network):
+    first = train(plan(cubes, network=network), tmp_path / "first.safetensors")
+    again = plan(cubes, network=network, init=str(first.files.model), steps=2)
+    assert train(again, tmp_path / "again.safetensors").before == pytest.approx(first.spec.gain, abs=1e-6)
+    if network == "template":  # it had no masks, and has those of a new PDE-Net only from the first step on
+        other = train(replace(again, network="pdenet"), tmp_path / "other.safetensors")
+        assert other.before == pytest.approx(first.spec.gain, abs=1e-6)
 
 
 def test_a_model_knows_what_it_began_with(pdenet, cubes, tmp_path):
@@ -353,6 +382,14 @@ def test_a_run_whose_nodata_value_is_nan_is_resumed(cubes, tmp_path):
             train(plan(cubes, nodata=other), path, resume=True)
 
 
+def test_a_nodata_value_of_nan_is_null_in_what_is_printed(pdenet, cubes, tmp_path):
+    path = tmp_path / "m.safetensors"
+    words = ("--steps", 1, *COMMAND, "--nodata", "nan", "--json")
+    for ran in (pdenet("train", cubes / "a.hdr", "-o", path, *words), pdenet("models", "show", path, "--json")):
+        assert ran.returncode == 0, ran.stderr
+        assert json.loads(ran.stdout, parse_constant=pytest.fail)["data"][0]["nodata"] is None
+
+
 def test_a_best_model_that_is_gone_or_anothers_is_made_again(cubes, tmp_path):
     path = tmp_path / "m.safetensors"
     train(plan(cubes, steps=4), path)
@@ -446,7 +483,16 @@ def test_a_process_knows_that_the_first_of_them_was_stopped(cubes, tmp_path, mon
     monkeypatch.setattr(
         tool, "joined_processes", lambda device: nullcontext((Processes(1, 2), torch.device("cpu")))
     )
-    assert not train(plan(cubes), tmp_path / "m.safetensors").finished
+    ended = train(plan(cubes), tmp_path / "m.safetensors")
+    assert (ended.finished, ended.first) == (False, False)
+
+
+def test_a_run_of_one_process_tells_its_result_whatever_rank_the_environment_names(
+    pdenet, cubes, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("RANK", "1")
+    ran = pdenet("train", cubes, "-o", tmp_path / "m.safetensors", "--steps", 1, *COMMAND)
+    assert (ran.returncode, "dB over bicubic" in ran.stdout) == (0, True), ran.stderr
 
 
 def in_two_processes(*arguments):

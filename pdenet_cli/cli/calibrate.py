@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -13,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import out, say, stop_if_failed, tile_progress, time_text
+from pdenet_cli.cli.console import out, print_json, say, stop_if_failed, tile_progress, time_text
 from pdenet_cli.cli.parsing import settings_of
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def calibrate(
             say=say,
         )
     if as_json:
-        print(json.dumps(done.to_dict(), indent=2))
+        print_json(done.to_dict())
     else:
         _show(done)
     stop_if_failed(done.failed, len(scenes), "; the model was calibrated on the others")

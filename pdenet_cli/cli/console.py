@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import rich.console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -42,6 +44,13 @@ def print_table(table: Table) -> None:
     console = out if out.is_terminal else rich.console.Console(width=FILE_WIDTH, highlight=False, emoji=False)
     console.print(table)
     out.print()
+
+
+def print_json(value: Any) -> None:
+    """Print a result as JSON, at once: null in place of NaN, "inf" or "-inf" of infinity."""
+    from pdenet_cli.report import finite
+
+    print(json.dumps(finite(value), indent=2, allow_nan=False), flush=True)
 
 
 def print_error(error: PdenetError) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from rich.table import Table
 from typer.core import TyperCommand
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import out, print_table, say, stop_if_failed, tile_progress, time_text
+from pdenet_cli.cli.console import out, print_json, print_table, say, stop_if_failed, tile_progress, time_text
 from pdenet_cli.cli.parsing import parse_pixels, parse_samples, settings_of
 from pdenet_cli.errors import UsageError
 
@@ -157,7 +156,7 @@ def evaluate(
     )
     # Printed before files are written: a full disk must not lose the work of hours.
     if as_json:
-        print(json.dumps(evaluation.to_dict(), indent=2), flush=True)
+        print_json(evaluation.to_dict())
     else:
         _show(evaluation)
     if html is not None:

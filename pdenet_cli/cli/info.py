@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import out, print_error, size_text
+from pdenet_cli.cli.console import out, print_error, print_json, size_text
 from pdenet_cli.cli.parsing import parse_bands
 from pdenet_cli.errors import BatchError, PdenetError, UsageError, as_pdenet_error
 
@@ -70,7 +69,7 @@ def info(
         if not as_json:
             _show(found)
     if as_json:
-        print(json.dumps(told if len(files) > 1 else told[0], indent=2))
+        print_json(told if len(files) > 1 else told[0])
     if failed:
         raise BatchError(f"{len(failed)} of {len(files)} files could not be read; see above.")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import out, print_error
+from pdenet_cli.cli.console import out, print_error, print_json
 from pdenet_cli.errors import ModelError
 
 QUICK = (
@@ -39,7 +38,7 @@ def _list(context: typer.Context, as_json: options.Json = False) -> None:
         except ModelError as error:
             print_error(error)
     if as_json:
-        print(json.dumps({header.path.stem: header.spec.to_dict() for header in headers}, indent=2))
+        print_json({header.path.stem: header.spec.to_dict() for header in headers})
         return
     if not headers:
         out.print("No model is installed. Train one: pdenet train CUBES -o model.safetensors")
@@ -73,7 +72,7 @@ def show(
 
         plot_chances(model, plot, overwrite)
     if as_json or context.obj:
-        print(json.dumps(spec.to_dict(), indent=2))
+        print_json(spec.to_dict())
         return
     table = Table(title=escape(model), show_header=False, box=None, title_justify="left")
     table.add_column(style="dim", no_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from pdenet_cli.cli.console import INTERRUPTED, err, out, say, size_text, time_text
+from pdenet_cli.cli.console import INTERRUPTED, err, out, print_json, say, size_text, time_text
 from pdenet_cli.errors import BatchError, PdenetError, as_pdenet_error
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def sharpen(
         paths = output_paths(scenes, output, posterior.network.scale, folder=folder)
         told, failed = _sharpen_each(scenes, paths, posterior, settings, as_json)
     if as_json:
-        print(json.dumps(told if len(scenes) > 1 else told[0], indent=2))
+        print_json(told if len(scenes) > 1 else told[0])
     if failed:
         table = Table("scene", "why it failed", title="Failed", title_justify="left")
         for scene, why in failed.items():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -15,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import INTERRUPTED, err, out
+from pdenet_cli.cli.console import INTERRUPTED, err, out, print_json
 from pdenet_cli.cli.parsing import settings_of
 
 if TYPE_CHECKING:
@@ -126,9 +124,9 @@ def train(
             stop=_stop_on_signal(),
             started=started,
         )
-    if os.environ.get("RANK", "0") == "0":
+    if trained.first:
         if as_json:
-            print(json.dumps(trained.to_dict(), indent=2))
+            print_json(trained.to_dict())
         else:
             _conclude(trained)
     if not trained.finished:

@@ -107,7 +107,8 @@ def train(
             met = "No cube has enough pixels and valid values to hold out a quarter for validation"
             raise UsageError(f"{met}. Give a larger cube.")
         tell(Note(_summary(scenes, patches, parts)))
-        trainer = Trainer(network, patches, plan.degradation, device, plan.precision, processes)
+        same = init is not None and init.spec.network == name_of(network)
+        trainer = Trainer(network, patches, plan.degradation, device, plan.precision, processes, trained=same)
         spec = _spec(plan, trainer, scenes, {} if init is None else _origin(init))
         run = TrainingRun(trainer, parts, _budget(plan, patches), clock, files, spec)
         if resumed:
@@ -121,7 +122,10 @@ def train(
 
 
 def _scenes(plan: TrainingPlan, bands: int | None, tell: Tell) -> Iterator[Scene]:
-    """The scenes to train on; cubes that cannot be used are left out with a note."""
+    """The scenes to train on; cubes without usable bands or values are left out with a note.
+
+    A cube that is too large for the memory stops the run.
+    """
     found = False
     for cube in find_cubes(plan, tell):
         try:
@@ -231,7 +235,7 @@ def _network(plan: TrainingPlan, init: Model | None, start: float = 1.0) -> Netw
     if init is None:
         return new_network(plan.network or DEFAULT_NETWORK, plan.config, scale, plan.seed, start)
     name, config = plan.network or init.spec.network, plan.config
-    if plan.network is None and config is None:
+    if name == init.spec.network and config is None:
         if init.scale == scale:
             return init.network.requires_grad_(True)
         return started_from(build_network(name, {**init.spec.config, "scale": scale}), init)
@@ -242,10 +246,8 @@ def _recipe(plan: TrainingPlan, init: Model | None) -> Recipe:
     """The recipe with the user's changes; gentler where the run starts from a trained model."""
     network = plan.network or (DEFAULT_NETWORK if init is None else init.spec.network)
     changes = {name: value for name, value in (plan.changes or {}).items() if value is not None}
-    recipe = recipe_for(plan.recipe, network, plan.degradation.scale)
-    if init is not None:
-        recipe = replace(recipe, lr=recipe.lr / INIT_RATE_DIVISOR)
-    return replace(recipe, **changes)
+    slower = 1 if init is None else INIT_RATE_DIVISOR
+    return replace(recipe_for(plan.recipe, network, plan.degradation.scale, slower), **changes)
 
 
 def _budget(plan: TrainingPlan, patches: Patches) -> Budget:

@@ -102,13 +102,21 @@ def refuse_to_replace(outputs: Sequence[Path], scenes: Sequence[Path], settings:
 
 
 def trained_on(path: Path, settings: TruthSettings, specs: Sequence[ModelSpec]) -> list[bool]:
-    """Whether each model was trained on this cube, whichever of its bands are compared now."""
-    facts = [list(spec.training_cubes()) for spec in specs]
-    if not any(facts) or settings.part != "whole":  # training leaves the other part out
+    """Whether each model was trained on the part of this cube, whichever of its bands are compared now."""
+    cubes = [list(spec.training_cubes()) for spec in specs]
+    if not any(cubes):
         return [False] * len(specs)
     with open_truth(path, replace(settings, bands=None)) as cube:
-        shape = list(cube.meta.shape())
-        known = [{fact.get("sha256") for fact in some if fact.get("shape") == shape} for some in facts]
+        shape, size = list(cube.meta.shape()), (cube.meta.rows, cube.meta.columns)
+
+        def used(scale: int | None) -> bool:
+            """Whether training at this scale used the part: it holds the lower right out of large cubes only."""
+            return settings.part == "whole" or scale is None or held_out(size, scale) is None
+
+        known = [
+            {fact.get("sha256") for scale, fact in some if fact.get("shape") == shape and used(scale)}
+            for some in cubes
+        ]
         own = sha256_of(cube) if any(known) else ""
     return [own in hashes for hashes in known]
 

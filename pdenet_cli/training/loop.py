@@ -76,20 +76,21 @@ def training_loop(
     loop; only the first validates.
     """
     last_validation = step_took = progress = 0.0
+    drawn = trainer.masked  # whether the last validation had draws
 
     def share_done() -> float:
         """Share of the budget spent, with time reserved for a last step, a last validation and the files."""
         nonlocal progress
         # A validation of the warm-up takes one pass; the last one will take a pass for each draw.
-        passes = DRAWS if trainer.network.random and not trainer.masked else 1
+        passes = DRAWS if trainer.network.random and not drawn else 1
         reserve = RESERVE * took * passes + step_took + CLOSING_SECONDS
         # The reserve varies with the load of the machine; the schedule must not go back.
         progress = max(progress, budget.done(trainer.step, clock(), reserve))
         return progress
 
     def validated(done: float) -> ValidationResult:
-        nonlocal took, last_validation
-        begun = clock()
+        nonlocal took, last_validation, drawn
+        begun, drawn = clock(), trainer.masked
         scores = validate(trainer.average, parts, trainer.draw(DRAWS), trainer.device)
         last_validation = clock()
         took = last_validation - begun

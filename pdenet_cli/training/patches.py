@@ -138,7 +138,10 @@ class Patches:
         self.chances = weights / weights.sum()
 
     def steps_of(self, epochs: int) -> int:
-        """The number of steps in which patches hold as many numbers as the training parts, `epochs` times."""
+        """How many steps until patches hold `epochs` times as many numbers as three quarters of the scenes.
+
+        Scenes that are too small to hold out a quarter count the same.
+        """
         side, run = self.recipe.patch, self.bands or self.recipe.bands
         patches = sum(s.size[0] * s.size[1] / side**2 * max(1, len(s.pixels) / run) for s in self.scenes)
         return max(1, math.ceil(0.75 * patches / self.recipe.batch)) * epochs

@@ -185,11 +185,15 @@ NETWORK_CHANGES: dict[str, dict[str, dict[str, Any]]] = {
 """How recipes differ for some networks: by recipe, then by network."""
 
 
-def recipe_for(recipe: str, network: str, scale: int) -> Recipe:
-    """The recipe of this name, maybe with changes ("fast,zoom=3"), as it is for a network of this name."""
+def recipe_for(recipe: str, network: str, scale: int, slower: int = 1) -> Recipe:
+    """The recipe of this name, maybe with changes ("fast,zoom=3"), as it is for a network of this name.
+
+    Its own learning rate is divided by `slower`; one among the changes is used as given.
+    """
     numbers = [field.name for field in fields(Recipe) if field.type in ("int", "float")]
     name, changes = parse_changes("--recipe", recipe, RECIPES, numbers)
-    return replace(RECIPES[name](scale), **NETWORK_CHANGES.get(name, {}).get(network, {}) | changes)
+    usual = replace(RECIPES[name](scale), **NETWORK_CHANGES.get(name, {}).get(network, {}))
+    return replace(usual, **{"lr": usual.lr / slower} | changes)
 
 
 def parse_changes(

@@ -58,6 +58,7 @@ class Trained:
     files: Files
     spec: ModelSpec  # of the best model, or of the last state where no model was good enough to keep
     finished: bool  # False: it was stopped and can be resumed
+    first: bool  # False in the other processes of a run, which know no scores
     before: float | None = None  # gain over bicubic, in dB, of the model that it started from; None: of none
 
     def to_dict(self) -> dict[str, Any]:
@@ -177,7 +178,7 @@ class TrainingRun:
             title = f"{self.files.model.stem}: {self.spec.network}, x{self.spec.scale}, {trainer.step:,} steps"
             write_whole(self.files.curves, draw_curves(read_log(self.files.log), title), overwrite=True)
         before = self.start["psnr"] - self.start["bicubic_psnr"] if self.start and self.spec.began_with else None
-        return Trained(self.files, self.best_spec or self._described(self.latest), bool(whole), before)
+        return Trained(self.files, self.best_spec or self._described(self.latest), bool(whole), first, before)
 
     def _keep(self, event: ValidationResult) -> None:
         self.latest, self.took = event.scores, event.took

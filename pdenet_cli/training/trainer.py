@@ -108,6 +108,8 @@ class Trainer:
         device: torch.device,
         precision: str = "float32",
         processes: Processes = ONE_PROCESS,
+        *,
+        trained: bool = False,  # its weights are those of a model of the same network
     ) -> None:
         self.patches, self.recipe, self.degradation = patches, patches.recipe, degradation
         self.device, self.processes = device, processes
@@ -130,7 +132,13 @@ class Trainer:
         self.learner = Learner(self.network, self.recipe.betas, ("network", "adam"))
         self.rival = self._new_rival()
         self.step = 0
-        self.masked = False  # the warm-up: no masks, no rival
+        # False in the warm-up: no masks, no rival. Before it a trained model is validated as it is used.
+        self.masked = trained and self._has_phases
+
+    @property
+    def _has_phases(self) -> bool:
+        """Whether it has anything that the warm-up leaves out."""
+        return bool(self.network.random or self.chances or self.rival)
 
     @property
     def active_rival(self) -> Learner[Rival] | None:
@@ -171,7 +179,7 @@ class Trainer:
         return StepResult(self.step, done, seconds, value, norm, now.rate * self.recipe.lr, now.temperature)
 
     def _enter_phase(self, now: Moment) -> None:
-        masked = now.temperature is not None and bool(self.network.random or self.chances or self.rival)
+        masked = now.temperature is not None and self._has_phases
         if masked and not self.masked and self.recipe.fresh:
             self.learner.reset_adam()
         self.masked = masked
