@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, product
 from operator import itemgetter
@@ -70,8 +71,7 @@ class KeptBlocks:
     def _decoded(self, missing: list[tuple[int, ...]]) -> dict[tuple[int, ...], Pixels]:
         """The missing blocks, kept in place of those not used for longest."""
         new = {}
-        for _, some in groupby(missing, key=itemgetter(0)):  # at once, all of them would be in memory twice
-            together = list(some)
+        for together in _boxes(missing):
             box = self._pixels([range(min(axis), max(axis) + 1) for axis in zip(*together, strict=True)])
             pixels = np.asarray(self.array[tuple(slice(part.start, part.stop) for part in box)])
             for place in together:
@@ -91,6 +91,18 @@ class KeptBlocks:
         """The indices of the array in ranges of blocks."""
         sizes = zip(blocks, self.block, self.shape, strict=True)
         return [range(part.start * block, min(part.stop * block, size)) for part, block, size in sizes]
+
+
+def _boxes(places: list[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
+    """The places in boxes without others between them, which would be decoded again."""
+    for _, some in groupby(places, key=itemgetter(0)):  # at once, all of them would be in memory twice
+        slab = list(some)
+        if math.prod(max(axis) - min(axis) + 1 for axis in zip(*slab, strict=True)) == len(slab):
+            yield slab
+        else:
+            # Neighbours along the last axis have the same difference to their number.
+            runs = groupby(enumerate(slab), key=lambda found: (found[1][:-1], found[1][-1] - found[0]))
+            yield from ([place for _, place in run] for _, run in runs)
 
 
 def _blocks(wanted: range, size: int) -> range:
