@@ -390,12 +390,15 @@ def test_a_window_of_a_sparse_eight_gigabyte_cube_takes_little_memory(tmp_path):
 def test_a_missing_empty_or_unknown_file_is_named(tmp_path):
     (tmp_path / "empty.tif").write_bytes(b"")
     (tmp_path / "notes.xyz").write_text("hello, world")
-    (tmp_path / "folder").mkdir()
+    for folder in ("folder", "hidden"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "hidden/.DS_Store").write_text("of the system")
     for name, says in (
         ("gone.hdr", "no such file"),
         ("empty.tif", "empty"),
         ("notes.xyz", "not a cube"),
-        ("folder", "not a cube"),
+        ("folder", r"folder: an empty folder\. A cube is a file, a Zarr folder or a folder of PNGs\.$"),
+        ("hidden", "an empty folder"),
     ):
         with pytest.raises(FormatError, match=says):
             open_cube(tmp_path / name)
@@ -412,7 +415,7 @@ def test_a_variable_of_a_format_that_has_none_is_told_of(make_cube, name, said):
 
 @pytest.mark.parametrize(
     ("names", "advised"),
-    [(("a.hdr", "a.img"), "*.hdr"), (("a.TIF", "notes.txt"), "*.TIF"), (("a.b", ".c.tif"), "*"), ((), "*")],
+    [(("a.hdr", "a.img"), "*.hdr"), (("a.TIF", "notes.txt"), "*.TIF"), (("a.b", ".c.tif"), "*")],
 )
 def test_who_gives_a_folder_is_told_how_to_give_the_cubes_in_it(tmp_path, names, advised):
     for name in names:
