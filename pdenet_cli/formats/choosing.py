@@ -22,11 +22,13 @@ class Variable:
     dtype: np.dtype[Any] | None  # None: not numbers
     value: Any = None  # a text, a number or a list of them
     array: Sliceable | None = None
+    is_complex: bool = False
 
     def __str__(self) -> str:
         name = self.name or "the array"
         if self.dtype is None:
-            return f"{name} {self.shape} not numeric" if self.shape else name
+            kind = "complex" if self.is_complex else "not numeric"
+            return f"{name} {self.shape} {kind}" if self.shape else name
         return f"{name} {self.shape} {self.dtype.name}"
 
     @property
@@ -72,7 +74,9 @@ def choose_variable(
 
 
 def _advised(variables: Sequence[Variable], advice: Mapping[int, str]) -> str:
-    axes = max((len(v.shape) for v in variables if v.dtype is not None), default=0)
+    axes = max((len(v.shape) for v in variables if v.dtype is not None or v.is_complex), default=0)
+    if any(v.is_complex and len(v.shape) == axes for v in variables):
+        return " Complex numbers are not read: first save abs(X), or real(X) and imag(X), as other variables."
     return f" {advice[min(axes, 4)]}" if min(axes, 4) in advice else ""
 
 

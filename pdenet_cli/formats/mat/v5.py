@@ -175,11 +175,14 @@ class _Reader:
             yield Variable(f"{name}, {OTHERS[kind]}", (), None)
             return
         stored, start, nbytes = self._tag()
+        if flags & COMPLEX_FLAG:
+            yield Variable(name, shape, None, is_complex=True)
+            return
         value: Any = None
         vector = kind == CHAR or sum(n > 1 for n in shape) <= 1
         if vector and nbytes <= min(SMALL_BYTES, end - start):
             value = _value(bytes(self.stream.read(nbytes)), kind, stored, self.order, shape)
-        if kind == CHAR or stored not in STORED or flags & COMPLEX_FLAG:
+        if kind == CHAR or stored not in STORED:
             yield Variable(name, shape, None, value)
             return
         array = self._array(name, np.dtype(self.order + STORED[stored]), shape[::-1], start, nbytes)
