@@ -164,6 +164,47 @@ def test_what_was_in_a_struct_has_its_own_name_in_the_output_and_that_is_said(tm
     assert open_cube(tmp_path / "b.mat").meta.notes == ()
 
 
+@pytest.mark.parametrize("name", ["wavelength", "wl", "fwhm", "bbl", "nodata", "crs", "axes", "extra"])
+def test_a_cube_may_have_the_name_of_what_is_said_of_it(name, tmp_path):
+    fields = full() | dict(variable=name, interleave="bip", native={"MATLAB axes": "brc"})
+    meta = write(tmp_path / "a.mat", numbers((4, 5, 6), "<i2"), **fields)
+    found = open_cube(tmp_path / "a.mat").meta
+    called = name if name == "wl" else "cube"
+    assert dataclasses.replace(found, notes=()) == dataclasses.replace(meta, variable=called)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 4), (5, 6, 4)])
+@pytest.mark.parametrize("name", ["wavelength", "bbl", "x"])
+def test_a_cube_is_not_what_is_said_of_it(name, shape, tmp_path):
+    cube = np.ones(shape, "u1")
+    scipy.io.savemat(tmp_path / "a.mat", {name: cube, "wls": [400.0, 500, 600, 700]})
+    meta = open_cube(tmp_path / "a.mat").meta
+    assert (meta.wavelengths, meta.good_bands, dict(meta.extra)) == ((400, 500, 600, 700), None, {})
+    with open_cube(tmp_path / "a.mat") as scene:
+        copy(scene, tmp_path / "b.mat")
+    again = open_cube(tmp_path / "b.mat").meta
+    assert (again.wavelengths, again.variable) == (meta.wavelengths, name)
+
+
+@pytest.mark.parametrize("extra", ['{"sensor": "mine"}', "mine", 5.0, [1.0, 2.0]])
+def test_extra_of_somebody_else_is_kept_like_any_other_variable(extra, tmp_path):
+    about = dict(extra=extra, title="as if written by pdenet")
+    scipy.io.savemat(tmp_path / "a.mat", dict(about, cube=numbers((5, 6, 4))))
+    with open_cube(tmp_path / "a.mat") as cube:
+        copy(cube, tmp_path / "b.mat")
+        assert dict(cube.meta.extra) == dict(open_cube(tmp_path / "b.mat").meta.extra) == about
+
+
+@pytest.mark.parametrize("axes", ["xyz", "brcb", 7.0, [1.0, 2.0, 3.0]])
+def test_damaged_axes_are_ignored_and_that_is_said(axes, tmp_path):
+    ours = b"MATLAB 5.0 MAT-file, written by pdenet".ljust(124)
+    scipy.io.savemat(tmp_path / "a.mat", dict(axes=axes, cube=numbers((5, 6, 4))))
+    (tmp_path / "a.mat").write_bytes(ours + (tmp_path / "a.mat").read_bytes()[124:])
+    meta = open_cube(tmp_path / "a.mat").meta
+    assert meta.shape() == (4, 5, 6)
+    assert meta.notes[0] == f"axes ignored: '{axes}' is not an order of b, r and c"
+
+
 def test_a_list_called_nodata_is_not_a_nodata_value(tmp_path):
     scipy.io.savemat(tmp_path / "a.mat", {"cube": numbers((5, 6, 4)), "nodata": np.array([17, 18, 200, 3001])})
     with open_cube(tmp_path / "a.mat") as cube:
