@@ -136,7 +136,7 @@ def _described(store: Store, found: _Found, lists: list[NamedList]) -> CubeMeta:
         extra=extra,
         native={GLOBAL: above} if above else {},
         notes=(*notes, *doubts, *attributes.notes_on_other_nodata(attrs, fields.get("nodata"))),
-        **fields,
+        **spectra.misfits(lists, sizes["b"]) | fields,
     )
 
 

@@ -73,7 +73,7 @@ def read(file: MatFile, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]
         extra=unpacked(extra) if file.ours else extra,
         native=_native(found, scopes.unusual_name(found.name, fields.get("wavelengths"))),
         notes=(*found.notes, *_notes(found.name, own, fields)),
-        **fields,
+        **scopes.misfits(sizes["b"]) | fields,
     )
     return meta, found.array, found.axes
 

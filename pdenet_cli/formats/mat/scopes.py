@@ -70,6 +70,11 @@ class Scopes:
                 fields.setdefault("good_bands", others["good_bands"])
         return fields, {n: v for n, v in rest.items() if not _is_layout(n, v) and not _is_long(v)}
 
+    def misfits(self, bands: int) -> dict[str, Any]:
+        """The fields of CubeMeta whose lists do not have one item per band."""
+        found = (attributes.misfits(_renamed(scope), bands) for scope in self.values.values())
+        return {field: values for scope in found for field, values in scope.items()}
+
 
 def spectrum_in(values: Mapping[str, Any]) -> str | None:
     """The variable `bands`, if it holds wavelengths as in ICVL and ARAD, and no other does; else None."""
@@ -106,9 +111,14 @@ def _wavelengths(values: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 def _parsed(values: Mapping[str, Any], bands: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """The fields of a cube of so many bands in the values of one struct, and the values that are none."""
+    fitting = {name: value for name, value in _renamed(values).items() if _fits(name, value, bands)}
+    return attributes.parse_fields(fitting, bands)
+
+
+def _renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, with a variable `bands` that holds wavelengths under their usual name."""
     spectrum = spectrum_in(values)
-    renamed = {"wavelength" if name == spectrum else name: value for name, value in values.items()}
-    return attributes.parse_fields({n: v for n, v in renamed.items() if _fits(n, v, bands)}, bands)
+    return {"wavelength" if name == spectrum else name: value for name, value in values.items()}
 
 
 def _fits(name: str, value: Any, bands: int) -> bool:
