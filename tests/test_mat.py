@@ -186,6 +186,30 @@ def test_a_cube_is_not_what_is_said_of_it(name, shape, tmp_path):
     assert (again.wavelengths, again.variable) == (meta.wavelengths, name)
 
 
+def test_what_outputs_do_not_keep_is_named(tmp_path):
+    cell = np.empty((1, 2), object)
+    cell[:] = [["a", "b"]]
+    kept = dict(cube=numbers((5, 6, 4)), wl=np.arange(4.0), nRow=5, sensor="mine", info=dict(fwhm=[9.0] * 4))
+    scipy.io.savemat(tmp_path / "a.mat", kept)
+    said = open_cube(tmp_path / "a.mat").meta.notes
+    left = dict(map=numbers((5, 6), "u1"), c=cell, info=dict(kept["info"], day=3), long=np.arange(5000.0), z=[1j])
+    scipy.io.savemat(tmp_path / "a.mat", kept | left | dict(rgb=numbers((5, 6, 3))))
+    note = "outputs do not keep other variables: info.day, map, c, a cell array, long and 1 more"
+    assert "keep" not in " ".join(said)
+    assert open_cube(tmp_path / "a.mat").meta.notes[-1] == note
+    assert "rgb" in open_cube(tmp_path / "a.mat").meta.notes[0]
+    with open_cube(tmp_path / "a.mat") as cube:
+        copy(cube, tmp_path / "b.mat")
+    assert open_cube(tmp_path / "b.mat").meta.notes == ()
+
+
+def test_what_matlab_keeps_of_objects_is_no_variable(tmp_path):
+    (tmp_path / "a.mat").write_bytes(HEADER + matrix() + matrix(name=b"", dims=(1, 120)))
+    meta = open_cube(tmp_path / "a.mat").meta
+    assert not meta.extra
+    assert "keep" not in " ".join(meta.notes)
+
+
 @pytest.mark.parametrize("extra", ['{"sensor": "mine"}', "mine", 5.0, [1.0, 2.0]])
 def test_extra_of_somebody_else_is_kept_like_any_other_variable(extra, tmp_path):
     about = dict(extra=extra, title="as if written by pdenet")

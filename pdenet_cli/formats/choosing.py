@@ -57,7 +57,7 @@ def choose_variable(
             raise FormatError(f"{path}: no variable '{asked}'. It has {listed(some)}.")
         if found[0].dtype is None or len(found[0].shape) not in (2, 3) or 0 in found[0].shape:
             raise FormatError(f"{path}: {found[0]} is not a cube. It has {listed(some)}.{_advised(found, advice)}")
-        others = [v for v in cubes if v is not found[0]]
+        others = [v for v in (*cubes, *larger) if v is not found[0]]
         return found[0], (f"other variables: {listed(others)}",) if others else ()
     if not cubes:
         met = f"no numeric three-dimensional variable. It has {listed(some)}"
@@ -80,8 +80,8 @@ def _advised(variables: Sequence[Variable], advice: Mapping[int, str]) -> str:
     return f" {advice[min(axes, 4)]}" if min(axes, 4) in advice else ""
 
 
-def listed(variables: Sequence[Variable], most: int = 8) -> str:
-    """The first variables by name, shape and type, for a message."""
+def listed(variables: Sequence[Variable | str], most: int = 8) -> str:
+    """The first variables by name, shape and type, or names, for a message."""
     if not variables:
         return "none"
     more = f" and {len(variables) - most} more" if len(variables) > most else ""

@@ -12,13 +12,13 @@ from pdenet_cli.cube import CubeMeta, Sliceable
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats import attributes
 from pdenet_cli.formats.base import OpenOptions
-from pdenet_cli.formats.choosing import OneBand, Variable, choose_axes, choose_variable, interleave
+from pdenet_cli.formats.choosing import OneBand, Variable, choose_axes, choose_variable, interleave, listed
 from pdenet_cli.formats.hdf5.guard import GuardedArray, GuardedFile
 from pdenet_cli.formats.limits import refuse_whole
 from pdenet_cli.formats.mat import v5
 from pdenet_cli.formats.mat.folding import Spectra
 from pdenet_cli.formats.mat.names import AXES, USUAL_AXES, WAVELENGTH, variable_name
-from pdenet_cli.formats.mat.scopes import Scopes, spectrum_in, unpacked
+from pdenet_cli.formats.mat.scopes import Scopes, is_kept, spectrum_in, unpacked
 
 ADVICE = {
     2: "Arrays of rows x columns x bands are read; matrices of pixels x bands or bands x pixels if the numbers of "
@@ -72,7 +72,7 @@ def read(file: MatFile, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]
         variable=found.name,
         extra=unpacked(extra) if file.ours else extra,
         native=_native(found, scopes.unusual_name(found.name, fields.get("wavelengths"))),
-        notes=(*found.notes, *_notes(found.name, own, fields)),
+        notes=(*found.notes, *_notes(found.name, own, fields), *_left_out(file, found.variable)),
         **scopes.misfits(sizes["b"]) | fields,
     )
     return meta, found.array, found.axes
@@ -129,6 +129,13 @@ def _native(found: _Found, wavelengths: str | None) -> dict[str, Any]:
     if wavelengths is not None:
         native[WAVELENGTH] = wavelengths
     return native
+
+
+def _left_out(file: MatFile, cube: Variable) -> tuple[str, ...]:
+    """A note on variables such as labels and masks; other cubes were named when this one was chosen."""
+    others = [v for v in file.variables if v is not cube and not is_kept(v, cube.name)]
+    names = [v.name for v in others if v.dtype is None or len(v.shape) < 3]
+    return (f"outputs do not keep other variables: {listed(names, 4)}",) if names else ()
 
 
 def _notes(name: str, own: Mapping[str, Any], fields: Mapping[str, Any]) -> tuple[str, ...]:

@@ -76,6 +76,14 @@ class Scopes:
         return {field: values for scope in found for field, values in scope.items()}
 
 
+def is_kept(variable: Variable, cube: str) -> bool:
+    """Whether outputs have what a variable says: a small one beside the cube, or about its bands or its size."""
+    scope, name = _split(variable.name)
+    known = attributes.field_of(name) is not None or name.lower() in LAYOUT
+    small = variable.value is not None and not _is_long(variable.value)
+    return small and (known or scope == _split(cube)[0])
+
+
 def spectrum_in(values: Mapping[str, Any]) -> str | None:
     """The variable `bands`, if it holds wavelengths as in ICVL and ARAD, and no other does; else None."""
     if any(attributes.field_of(name) == "wavelengths" for name in values):

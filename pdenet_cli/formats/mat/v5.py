@@ -166,6 +166,8 @@ class _Reader:
         dims = self._content(4 * 32)
         shape = struct.unpack(f"{self.order}{len(dims) // 4}i", dims[: len(dims) // 4 * 4])
         name = inside + (self._content(4096).decode("latin-1") or field)
+        if not name:
+            return  # MATLAB's own, with the content of objects
         if any(n < 0 for n in shape):
             raise FormatError(f"{self.path}: {name} has the impossible size {shape}.")
         if kind == STRUCT and math.prod(shape) == 1 and depth < DEEPEST:
