@@ -569,6 +569,21 @@ def test_broken_and_hostile_headers_end_in_one_line(tmp_path, case):
     assert "scene" in str(met.value)
 
 
+@pytest.mark.parametrize("data_name", ["scene", "scene.bil", "scene.flt"])
+@pytest.mark.parametrize("given", ["header", "data"])
+def test_headers_of_esri_are_named_with_the_way_to_envi(tmp_path, data_name, given):
+    (tmp_path / "scene.hdr").write_text("BYTEORDER I\nLAYOUT BIL\n\nnrows 3\nncols 4\nNBANDS 2\nNBITS 16\n")
+    (tmp_path / data_name).write_bytes(PIXELS.tobytes())
+    with pytest.raises(FormatError, match=rf"ESRI.*: gdal_translate -of ENVI {data_name} new\.img$"):
+        open_cube(tmp_path / ("scene.hdr" if given == "header" else data_name))
+
+
+def test_real_headers_of_esri_are_named(data):
+    for name in ("darkReference_arcgis", "darkReference_arcgis.hdr"):
+        with pytest.raises(FormatError, match="ESRI"):
+            open_cube(data / "trial/awkward_envi" / name)
+
+
 def test_missing_bytes_are_counted(tmp_path):
     with pytest.raises(FormatError, match=r"header says 48 bytes, data file has 38 \(10 missing\)"):
         open_cube(write(tmp_path, data=PIXELS.tobytes()[:38]))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.io
 import tifffile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from pdenet_cli.formats.tiff.segments import SegmentArray
 from pdenet_cli.georeference import Georeference
 from tests.conftest import PEAK, on_linux
 from tests.cubes import written
+from tests.stores import make
 
 WRITTEN = [suffix for f in FORMATS if f.create is not None for suffix in f.suffixes[:1]] + [".nc", ".dat"]
 DTYPES = ["u1", "<i2", ">i2", "<u2", ">u2", "<i4", "<u4", "<f4", ">f4", "<f8", "<i8", "<u8"]
@@ -390,12 +392,15 @@ def test_a_window_of_a_sparse_eight_gigabyte_cube_takes_little_memory(tmp_path):
 def test_a_missing_empty_or_unknown_file_is_named(tmp_path):
     (tmp_path / "empty.tif").write_bytes(b"")
     (tmp_path / "notes.xyz").write_text("hello, world")
-    (tmp_path / "folder").mkdir()
+    for folder in ("folder", "hidden"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "hidden/.DS_Store").write_text("of the system")
     for name, says in (
         ("gone.hdr", "no such file"),
         ("empty.tif", "empty"),
         ("notes.xyz", "not a cube"),
-        ("folder", "not a cube"),
+        ("folder", r"folder: an empty folder\. A cube is a file, a Zarr folder or a folder of PNGs\.$"),
+        ("hidden", "an empty folder"),
     ):
         with pytest.raises(FormatError, match=says):
             open_cube(tmp_path / name)
@@ -412,7 +417,7 @@ def test_a_variable_of_a_format_that_has_none_is_told_of(make_cube, name, said):
 
 @pytest.mark.parametrize(
     ("names", "advised"),
-    [(("a.hdr", "a.img"), "*.hdr"), (("a.TIF", "notes.txt"), "*.TIF"), (("a.b", ".c.tif"), "*"), ((), "*")],
+    [(("a.hdr", "a.img"), "*.hdr"), (("a.TIF", "notes.txt"), "*.TIF"), (("a.b", ".c.tif"), "*")],
 )
 def test_who_gives_a_folder_is_told_how_to_give_the_cubes_in_it(tmp_path, names, advised):
     for name in names:
@@ -420,6 +425,37 @@ def test_who_gives_a_folder_is_told_how_to_give_the_cubes_in_it(tmp_path, names,
     with pytest.raises(FormatError) as error:
         open_cube(tmp_path)
     assert str(error.value).endswith(f"a folder, not a cube. Name what is in it, for example {tmp_path / advised}")
+
+
+@pytest.mark.parametrize("suffix", [".mat", ".h5", ".nc", ".zarr"])
+@pytest.mark.parametrize(
+    ("name", "field"), [("wl", "wavelengths"), ("bands", "wavelengths"), ("fwhm", "fwhm"), ("bbl", "good_bands")]
+)
+def test_a_list_of_the_wrong_length_is_dropped_and_noted(name, field, suffix, tmp_path):
+    cube, path = np.ones((5, 5, 4), "u1"), tmp_path / f"a{suffix}"
+    values = np.array([1.0, 1, 0] if name == "bbl" else [400.0, 500, 600])
+    if suffix == ".mat":
+        scipy.io.savemat(path, {"cube": cube, name: values})
+    elif suffix == ".zarr":
+        group = pytest.importorskip("zarr").open_group(path, mode="w")
+        group["cube"], group[name] = cube, values
+    else:
+        make(path, **{"cube": cube, f"info__{name}": values})
+    meta = open_cube(path).meta
+    assert getattr(meta, field) is None
+    told = suffix == ".mat" or name != "bands"  # only in MAT files
+    assert (f"{field} ignored: 3 entries for 4 bands" in meta.notes) == told
+    assert "read as the wavelengths" not in " ".join(meta.notes)
+
+
+@pytest.mark.parametrize("suffix", [".mat", ".h5"])
+def test_a_list_of_the_right_length_beside_another_is_used(suffix, tmp_path):
+    contents = dict(cube=np.ones((5, 5, 4), "u1"), wavelength=np.arange(400.0, 403), wl=np.arange(500.0, 504))
+    scipy.io.savemat(tmp_path / "a.mat", contents)
+    make(tmp_path / "a.h5", **contents)
+    meta = open_cube(tmp_path / f"a{suffix}").meta
+    assert meta.wavelengths == (500, 501, 502, 503)
+    assert "ignored" not in " ".join(meta.notes)
 
 
 windows = st.builds(Window, st.integers(0, 30), st.integers(0, 30), st.integers(1, 20), st.integers(1, 20))

@@ -335,11 +335,27 @@ def test_a_full_disk_ends_in_one_line_wherever_it_is_met(kilobytes, tmp_path):
     assert list(out.iterdir()) == []
 
 
-def test_points_of_somebody_else_are_no_points_on_the_ground(tmp_path):
+@pytest.mark.parametrize("suffix", [".h5", ".nc", ".zarr", ".mat"])
+def test_points_of_somebody_else_are_no_points_on_the_ground_and_are_kept(suffix, tmp_path):
     path = make(tmp_path / "a.h5", cube=numbers((4, 5, 5)))
     with h5py.File(path, "r+") as file:
+        file.attrs["native"] = "yes"
         file["cube"].attrs.update(points=np.arange(10.0), rpc='{"a": 1}')
-    assert open_cube(path).meta.georeference == Georeference()
+    with open_cube(path) as scene, create_cube(tmp_path / f"b{suffix}", scene.meta):
+        pass
+    for name in ("a.h5", f"b{suffix}"):
+        meta = open_cube(tmp_path / name).meta
+        assert meta.georeference == Georeference()
+        assert dict(meta.extra) == {"native": "yes", "points": list(range(10)), "rpc": '{"a": 1}'}
+
+
+def test_points_beside_a_coordinate_system_are_on_the_ground_and_said_once(tmp_path):
+    path = make(tmp_path / "a.h5", cube=numbers((4, 5, 5)))
+    with h5py.File(path, "r+") as file:
+        file["cube"].attrs.update(points=np.arange(10.0), crs_wkt="EPSG:4326")
+    meta = open_cube(path).meta
+    assert len(meta.georeference.points) == 2
+    assert not meta.extra
 
 
 @pytest.mark.parametrize(("dtype", "bits"), [("i1", 8), ("<i2", 16), (">i4", 32)])

@@ -18,10 +18,19 @@ from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError, ResourceError
 from pdenet_cli.formats import limits, mat
 from pdenet_cli.georeference import Georeference, GroundPoint
-from tests.stores import check_interrupted, full, numbers, shapes, write
+from tests.stores import check_interrupted, full, make, numbers, shapes, write
 
 DTYPES = ["i1", "u1", "<i2", ">u2", "<i4", "<u4", "<i8", "<u8", "<f4", ">f4", "<f8", ">f8"]
 relaxed = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def version_7_3(path, **arrays):
+    """A file as MATLAB writes v7.3, of arrays whose axes are reversed."""
+    with h5py.File(path, "w", userblock_size=512) as file:
+        for name, values in arrays.items():
+            file[name] = values
+    with path.open("r+b") as file:
+        file.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\0\2IM")
 
 
 def copy(cube, path):
@@ -94,10 +103,7 @@ def test_bands_that_are_wavelengths_are_taken_for_them(version, bands, tmp_path)
     if version == "v5":
         scipy.io.savemat(tmp_path / "a.mat", dict(bands=bands, rad=rad, rgb=rgb))
     else:
-        with h5py.File(tmp_path / "a.mat", "w", userblock_size=512) as file:
-            file["bands"], file["rad"], file["rgb"] = bands[:, None], rad.T, rgb.T
-        with (tmp_path / "a.mat").open("r+b") as file:
-            file.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\0\2IM")
+        version_7_3(tmp_path / "a.mat", bands=bands[:, None], rad=rad.T, rgb=rgb.T)
     meta = open_cube(tmp_path / "a.mat").meta
     assert meta.variable == "rad"
     assert meta.wavelengths == tuple(bands)
@@ -158,6 +164,71 @@ def test_what_was_in_a_struct_has_its_own_name_in_the_output_and_that_is_said(tm
     assert open_cube(tmp_path / "b.mat").meta.notes == ()
 
 
+@pytest.mark.parametrize("name", ["wavelength", "wl", "fwhm", "bbl", "nodata", "crs", "axes", "extra"])
+def test_a_cube_may_have_the_name_of_what_is_said_of_it(name, tmp_path):
+    fields = full() | dict(variable=name, interleave="bip", native={"MATLAB axes": "brc"})
+    meta = write(tmp_path / "a.mat", numbers((4, 5, 6), "<i2"), **fields)
+    found = open_cube(tmp_path / "a.mat").meta
+    called = name if name == "wl" else "cube"
+    assert dataclasses.replace(found, notes=()) == dataclasses.replace(meta, variable=called)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 4), (5, 6, 4)])
+@pytest.mark.parametrize("name", ["wavelength", "bbl", "x"])
+def test_a_cube_is_not_what_is_said_of_it(name, shape, tmp_path):
+    cube = np.ones(shape, "u1")
+    scipy.io.savemat(tmp_path / "a.mat", {name: cube, "wls": [400.0, 500, 600, 700]})
+    meta = open_cube(tmp_path / "a.mat").meta
+    assert (meta.wavelengths, meta.good_bands, dict(meta.extra)) == ((400, 500, 600, 700), None, {})
+    with open_cube(tmp_path / "a.mat") as scene:
+        copy(scene, tmp_path / "b.mat")
+    again = open_cube(tmp_path / "b.mat").meta
+    assert (again.wavelengths, again.variable) == (meta.wavelengths, name)
+
+
+def test_what_outputs_do_not_keep_is_named(tmp_path):
+    cell = np.empty((1, 2), object)
+    cell[:] = [["a", "b"]]
+    kept = dict(cube=numbers((5, 6, 4)), wl=np.arange(4.0), nRow=5, sensor="mine", info=dict(fwhm=[9.0] * 4))
+    scipy.io.savemat(tmp_path / "a.mat", kept)
+    said = open_cube(tmp_path / "a.mat").meta.notes
+    left = dict(map=numbers((5, 6), "u1"), c=cell, info=dict(kept["info"], day=3), long=np.arange(5000.0), z=[1j])
+    scipy.io.savemat(tmp_path / "a.mat", kept | left | dict(rgb=numbers((5, 6, 3))))
+    note = "outputs do not keep other variables: info.day, map, c, a cell array, long and 1 more"
+    assert "keep" not in " ".join(said)
+    assert open_cube(tmp_path / "a.mat").meta.notes[-1] == note
+    assert "rgb" in open_cube(tmp_path / "a.mat").meta.notes[0]
+    with open_cube(tmp_path / "a.mat") as cube:
+        copy(cube, tmp_path / "b.mat")
+    assert open_cube(tmp_path / "b.mat").meta.notes == ()
+
+
+def test_what_matlab_keeps_of_objects_is_no_variable(tmp_path):
+    (tmp_path / "a.mat").write_bytes(HEADER + matrix() + matrix(name=b"", dims=(1, 120)))
+    meta = open_cube(tmp_path / "a.mat").meta
+    assert not meta.extra
+    assert "keep" not in " ".join(meta.notes)
+
+
+@pytest.mark.parametrize("extra", ['{"sensor": "mine"}', "mine", 5.0, [1.0, 2.0]])
+def test_extra_of_somebody_else_is_kept_like_any_other_variable(extra, tmp_path):
+    about = dict(extra=extra, title="as if written by pdenet")
+    scipy.io.savemat(tmp_path / "a.mat", dict(about, cube=numbers((5, 6, 4))))
+    with open_cube(tmp_path / "a.mat") as cube:
+        copy(cube, tmp_path / "b.mat")
+        assert dict(cube.meta.extra) == dict(open_cube(tmp_path / "b.mat").meta.extra) == about
+
+
+@pytest.mark.parametrize("axes", ["xyz", "brcb", 7.0, [1.0, 2.0, 3.0]])
+def test_damaged_axes_are_ignored_and_that_is_said(axes, tmp_path):
+    ours = b"MATLAB 5.0 MAT-file, written by pdenet".ljust(124)
+    scipy.io.savemat(tmp_path / "a.mat", dict(axes=axes, cube=numbers((5, 6, 4))))
+    (tmp_path / "a.mat").write_bytes(ours + (tmp_path / "a.mat").read_bytes()[124:])
+    meta = open_cube(tmp_path / "a.mat").meta
+    assert meta.shape() == (4, 5, 6)
+    assert meta.notes[0] == f"axes ignored: '{axes}' is not an order of b, r and c"
+
+
 def test_a_list_called_nodata_is_not_a_nodata_value(tmp_path):
     scipy.io.savemat(tmp_path / "a.mat", {"cube": numbers((5, 6, 4)), "nodata": np.array([17, 18, 200, 3001])})
     with open_cube(tmp_path / "a.mat") as cube:
@@ -204,12 +275,9 @@ def test_a_struct_is_looked_into(tmp_path):
 
 def test_a_struct_of_version_7_3_is_looked_into(tmp_path):
     pixels = numbers((3, 5, 6))
-    with h5py.File(tmp_path / "a.mat", "w", userblock_size=512) as file:
-        file["hsi/Data"] = pixels.transpose(0, 2, 1)
-        file["hsi/wl"] = np.array([[400.0], [500.0], [600.0]])
-        file["#refs#/a"] = np.zeros((2, 3, 4))
-    with (tmp_path / "a.mat").open("r+b") as file:
-        file.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+    waves = np.array([[400.0], [500.0], [600.0]])
+    inside = {"hsi/Data": pixels.transpose(0, 2, 1), "hsi/wl": waves, "#refs#/a": np.zeros((2, 3, 4))}
+    version_7_3(tmp_path / "a.mat", **inside)
     cube = open_cube(tmp_path / "a.mat")
     np.testing.assert_array_equal(cube.read(), pixels)
     assert cube.meta.variable == "hsi.Data"
@@ -238,6 +306,35 @@ def test_variables_that_are_no_arrays_of_numbers_are_named(packed, tmp_path):
         open_cube(tmp_path / "a.mat")
     scipy.io.savemat(tmp_path / "b.mat", others | dict(x=numbers((4, 5, 6))), do_compression=packed)
     np.testing.assert_array_equal(open_cube(tmp_path / "b.mat").read(), numbers((4, 5, 6)).transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("asked", [None, "x"])
+@pytest.mark.parametrize("name", ["v5.mat", "v7.3.mat", "a.h5", "a.zarr"])
+def test_complex_numbers_are_called_that_with_what_to_do(name, asked, tmp_path):
+    x, labels, path = numbers((4, 5, 6)) + 1j, numbers((4, 5)), tmp_path / name
+    if name == "v5.mat":
+        scipy.io.savemat(path, dict(x=x, labels=labels))
+    elif name == "v7.3.mat":
+        halves = np.stack([x.real, x.imag], -1).view([("real", "f8"), ("imag", "f8")])[..., 0]
+        version_7_3(path, x=halves.T, labels=labels.T)
+    elif name == "a.h5":
+        make(path, x=x, labels=labels)
+    else:
+        group = pytest.importorskip("zarr").open_group(path, mode="w")
+        group["x"], group["labels"] = x, labels
+    says = r"x \(4, 5, 6\) complex.* Complex numbers are not read: first save abs\(X\), or real\(X\) "
+    with pytest.raises(FormatError, match=says):
+        open_cube(path, variable=asked)
+
+
+@pytest.mark.parametrize("name", ["v5.mat", "v7.3.mat"])
+def test_half_of_a_complex_list_is_not_taken_for_it(name, tmp_path):
+    wl, cube = np.arange(4) + 400j, numbers((5, 6, 4))
+    if name == "v5.mat":
+        scipy.io.savemat(tmp_path / name, dict(cube=cube, wl=wl))
+    else:
+        version_7_3(tmp_path / name, cube=cube.T, wl=wl[:, None])
+    assert open_cube(tmp_path / name).meta.wavelengths is None
 
 
 def test_several_cubes_are_listed_and_one_is_chosen_by_name(tmp_path):
@@ -282,10 +379,7 @@ def test_a_matrix_of_spectra_is_folded_by_its_rows_and_columns(version, turned, 
     matrix = pixels.transpose(0, 2, 1).reshape(4, 30)  # pixels run down the columns
     matrix = matrix.T if turned else matrix
     if version == "v7.3":
-        with h5py.File(tmp_path / "a.mat", "w", userblock_size=512) as file:
-            file["Y"], file["nRow"], file["nCol"] = matrix.T, [[5.0]], [[6.0]]
-        with (tmp_path / "a.mat").open("r+b") as file:
-            file.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+        version_7_3(tmp_path / "a.mat", Y=matrix.T, nRow=[[5.0]], nCol=[[6.0]])
     else:
         contents = dict(Y=matrix, nRow=5, nCol=6, nBand=4)
         scipy.io.savemat(tmp_path / "a.mat", contents, do_compression="packed" in version)

@@ -108,8 +108,7 @@ def is_one_scene(folder: Path) -> bool:
     """Whether a folder is a cube: a Zarr store, or a series of pictures with no cubes or folders beside them."""
     if zarr_store.FORMAT.recognises(folder, b""):
         return True
-    visible = [path for path in folder.iterdir() if not path.name.startswith(".")]
-    others = any(path.is_dir() or path.suffix.lower() in writable_suffixes() for path in visible)
+    others = any(path.is_dir() or path.suffix.lower() in writable_suffixes() for path in _visible(folder))
     return not others and png_folder.is_series(folder)
 
 
@@ -171,15 +170,22 @@ def _recognised(path: Path, head: bytes) -> Format:
         if candidate.recognises(path, head):
             return candidate
     if path.is_dir():
+        if not _visible(path):
+            raise FormatError(f"{path}: an empty folder. A cube is a file, a Zarr folder or a folder of PNGs.")
         some = path / _pattern(path)
         raise FormatError(f"{path}: a folder, not a cube. Name what is in it, for example {some}")
     names = ", ".join(f.name for f in FORMATS)
     raise FormatError(f"{path}: not a cube in any known format ({names}).")
 
 
+def _visible(folder: Path) -> list[Path]:
+    """What is in a folder, without hidden files."""
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+
+
 def _pattern(folder: Path) -> str:
     """A shell pattern for the cubes in a folder: those of one format; of ENVI's two files, the headers."""
-    suffixes = {path.suffix.lower(): path.suffix for path in sorted(folder.iterdir()) if path.name[0] != "."}
+    suffixes = {path.suffix.lower(): path.suffix for path in _visible(folder)}
     return next((f"*{suffixes[suffix]}" for suffix in writable_suffixes() if suffix in suffixes), "*")
 
 

@@ -72,6 +72,12 @@ def _rank(item: tuple[str, Any]) -> int:
     return {"nodata": 0, "_FillValue": 1}.get(item[0], 2)
 
 
+def misfits(values: Mapping[str, Any], bands: int) -> dict[str, Any]:
+    """The fields with a value per band whose lists have another length: CubeMeta ignores them with a note."""
+    lists = {field_of(name): value if isinstance(value, list) else [value] for name, value in values.items()}
+    return {field: v for field, v in lists.items() if field in CubeMeta.PER_BAND and len(v) not in (0, bands)}
+
+
 def notes_on_other_nodata(values: Mapping[str, Any], nodata: float | None) -> tuple[str, ...]:
     """A note on every value that a file declares as missing besides its one `nodata` value."""
     if nodata is None:

@@ -22,11 +22,13 @@ class Variable:
     dtype: np.dtype[Any] | None  # None: not numbers
     value: Any = None  # a text, a number or a list of them
     array: Sliceable | None = None
+    is_complex: bool = False
 
     def __str__(self) -> str:
         name = self.name or "the array"
         if self.dtype is None:
-            return f"{name} {self.shape} not numeric" if self.shape else name
+            kind = "complex" if self.is_complex else "not numeric"
+            return f"{name} {self.shape} {kind}" if self.shape else name
         return f"{name} {self.shape} {self.dtype.name}"
 
     @property
@@ -55,7 +57,7 @@ def choose_variable(
             raise FormatError(f"{path}: no variable '{asked}'. It has {listed(some)}.")
         if found[0].dtype is None or len(found[0].shape) not in (2, 3) or 0 in found[0].shape:
             raise FormatError(f"{path}: {found[0]} is not a cube. It has {listed(some)}.{_advised(found, advice)}")
-        others = [v for v in cubes if v is not found[0]]
+        others = [v for v in (*cubes, *larger) if v is not found[0]]
         return found[0], (f"other variables: {listed(others)}",) if others else ()
     if not cubes:
         met = f"no numeric three-dimensional variable. It has {listed(some)}"
@@ -72,12 +74,14 @@ def choose_variable(
 
 
 def _advised(variables: Sequence[Variable], advice: Mapping[int, str]) -> str:
-    axes = max((len(v.shape) for v in variables if v.dtype is not None), default=0)
+    axes = max((len(v.shape) for v in variables if v.dtype is not None or v.is_complex), default=0)
+    if any(v.is_complex and len(v.shape) == axes for v in variables):
+        return " Complex numbers are not read: first save abs(X), or real(X) and imag(X), as other variables."
     return f" {advice[min(axes, 4)]}" if min(axes, 4) in advice else ""
 
 
-def listed(variables: Sequence[Variable], most: int = 8) -> str:
-    """The first variables by name, shape and type, for a message."""
+def listed(variables: Sequence[Variable | str], most: int = 8) -> str:
+    """The first variables by name, shape and type, or names, for a message."""
     if not variables:
         return "none"
     more = f" and {len(variables) - most} more" if len(variables) > most else ""

@@ -15,7 +15,15 @@ from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import crs, geokeys
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import interleave, overridden
-from pdenet_cli.formats.envi_files import DATA_SUFFIXES, data_beside, header_beside, in_the_way, is_header
+from pdenet_cli.formats.envi_files import (
+    DATA_SUFFIXES,
+    HEAD_BYTES,
+    data_beside,
+    header_beside,
+    in_the_way,
+    is_esri_header,
+    is_header,
+)
 from pdenet_cli.formats.envi_header import DTYPES, GEO_POINTS, OWN, RPC, UPSIDE_DOWN, EnviHeader
 from pdenet_cli.formats.raw import RawArray
 
@@ -23,14 +31,18 @@ from pdenet_cli.formats.raw import RawArray
 def _recognises(path: Path, head: bytes) -> bool:
     if path.is_dir():
         return False
-    return is_header(head) or header_beside(path) is not None
+    return any(fits(head) or header_beside(path, fits) is not None for fits in (is_header, is_esri_header))
 
 
 def _open(path: Path, options: OpenOptions) -> Cube:
     with path.open("rb") as file:
-        given_header = is_header(file.read(64))
+        head = file.read(HEAD_BYTES)
+    given_header = is_header(head)
     header_path = path if given_header else header_beside(path)
-    assert header_path is not None
+    if header_path is None:
+        data = data_beside(path) if is_esri_header(head) else path
+        met = "the header is one of ESRI's BIL, BIP and BSQ files, not of ENVI"
+        raise FormatError(f"{path}: {met}. Convert it: gdal_translate -of ENVI {data.name} new.img")
     header = EnviHeader.read(header_path)
     meta = header.meta()
     data_path = data_beside(header_path) if given_header else path

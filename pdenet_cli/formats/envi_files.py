@@ -14,6 +14,7 @@ from pdenet_cli.formats.output import is_file
 DATA_SUFFIXES = (".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".cube")
 NOT_DATA = {".hdr", ".xml", ".txt", ".json", ".png", ".jpg", ".csv", ".sta", ".enp", ".partial", ".ovr"}
 NOT_DATA |= {".tif", ".tiff"}  # DESIS keeps an ENVI header beside its TIFF
+HEAD_BYTES = 4096  # that tell what a header is
 
 
 def is_header(head: bytes) -> bool:
@@ -21,15 +22,17 @@ def is_header(head: bytes) -> bool:
     return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:4].upper() == b"ENVI"
 
 
-def header_beside(data: Path) -> Path | None:
-    """The header of a data file: `scene.hdr` or `scene.img.hdr`, in any case."""
+def is_esri_header(head: bytes) -> bool:
+    """Whether a file that begins like this is a header of ESRI's BIL, BIP or BSQ: lines of a name and a value."""
+    names = {line.split()[0].upper() for line in head.splitlines() if line.strip()}
+    return {b"NROWS", b"NCOLS"} <= names and not names.isdisjoint((b"NBANDS", b"LAYOUT", b"NBITS", b"BYTEORDER"))
+
+
+def header_beside(data: Path, fits: Callable[[bytes], bool] = is_header) -> Path | None:
+    """The header of a data file: `scene.hdr` or `scene.img.hdr`, in any case, whose first bytes are as wanted."""
     wanted = {f"{data.stem}.hdr".lower(), f"{data.name}.hdr".lower()}
-    return _usual_header(data) or _first_header(_listed(data, lambda name: name.lower() in wanted))
-
-
-def _usual_header(data: Path) -> Path | None:
-    """The header of a data file, if it has a usual name."""
-    return _first_header(_usual_headers(data))
+    usual = _first_header(_usual_headers(data), fits)
+    return usual or _first_header(_listed(data, lambda name: name.lower() in wanted), fits)
 
 
 def _usual_headers(data: Path) -> list[Path]:
@@ -39,11 +42,11 @@ def _usual_headers(data: Path) -> list[Path]:
     return [data.with_name(name) for some in names for name in some]
 
 
-def _first_header(paths: Iterable[Path]) -> Path | None:
+def _first_header(paths: Iterable[Path], fits: Callable[[bytes], bool]) -> Path | None:
     for path in paths:
         if is_file(path):
             with path.open("rb") as file:
-                if is_header(file.read(64)):
+                if fits(file.read(HEAD_BYTES)):
                     return path
     return None
 
@@ -87,7 +90,8 @@ def in_the_way(data: Path, header: Path) -> list[Path]:
     """Existing files that a reader would take for the data or the header of this new cube."""
     data, header = data.absolute(), header.absolute()
     claimed = _claimed(header, {*_usual_data(header), data})
-    older, usual, other = claimed[: claimed.index(data)], _usual_headers(data), _usual_header(data)
+    older, usual = claimed[: claimed.index(data)], _usual_headers(data)
+    other = _first_header(usual, is_header)
     if other is not None and (header not in usual or usual.index(other) < usual.index(header)):
         older.append(other)
     return older

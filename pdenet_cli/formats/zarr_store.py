@@ -130,7 +130,7 @@ class Folder:
         if any(size < 0 for size in shape):
             raise FormatError(f"{self.path}: {name or 'the array'} has the impossible size {shape}.")
         numbers = np.dtype("u1") if kind.kind == "b" else kind if kind.kind in "iuf" else None
-        return Variable(name.strip("/"), shape, numbers)
+        return Variable(name.strip("/"), shape, numbers, is_complex=kind.kind == "c")
 
     def attributes(self, name: str) -> dict[str, Any]:
         """The attributes of an array or a group."""

@@ -240,7 +240,8 @@ class GuardedFile:
 
 
 def _variable(dataset: h5py.Dataset) -> Variable:
-    return Variable(dataset.name.lstrip("/"), tuple(dataset.shape), number_type(dataset))
+    name, shape = dataset.name.lstrip("/"), tuple(dataset.shape)
+    return Variable(name, shape, number_type(dataset), is_complex=is_complex(dataset))
 
 
 def _link(group: h5py.Group, name: str) -> int | None:
@@ -254,13 +255,27 @@ def _link(group: h5py.Group, name: str) -> int | None:
 
 def number_type(dataset: h5py.Dataset) -> np.dtype[Any] | None:
     """The type of a dataset's numbers, None where it holds something else."""
-    try:
-        kind = dataset.dtype
-    except (TypeError, ValueError, OSError):
+    kind = _stored_type(dataset)
+    if kind is None:
         return None
     if kind.kind == "b":
         return np.dtype("u1")
     return np.dtype(kind.str) if kind.kind in "iuf" and kind.itemsize <= 8 else None
+
+
+def is_complex(dataset: h5py.Dataset) -> bool:
+    """Whether a dataset holds complex numbers, as h5py or as MATLAB stores them."""
+    kind = _stored_type(dataset)
+    return kind is not None and (kind.kind == "c" or kind.names == ("real", "imag"))
+
+
+def _stored_type(dataset: h5py.Dataset) -> np.dtype[Any] | None:
+    """The type of what a dataset holds, None where NumPy has no such type."""
+    try:
+        kind: np.dtype[Any] = dataset.dtype
+    except (TypeError, ValueError, OSError):
+        return None
+    return kind
 
 
 def attributes(thing: h5py.Dataset | h5py.Group) -> dict[str, Any]:

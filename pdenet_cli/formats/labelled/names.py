@@ -11,7 +11,8 @@ from pdenet_cli.formats.labelled import placing
 
 INTERNAL = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS", "_ARRAY_DIMENSIONS"}
 INTERNAL |= {"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "MATLAB_class"}
-INTERNAL |= {"coordinates", "grid_mapping", "Conventions", "_FillValue", "_Unsigned", *attributes.PLACE}
+INTERNAL |= {"coordinates", "grid_mapping", "Conventions", "_FillValue", "_Unsigned"}
+INTERNAL |= set(attributes.PLACE) - set(attributes.OURS_ONLY)
 """Attributes about the structure of one file: never copied to another."""
 
 GLOBAL = "global attributes"  # in CubeMeta.native: the names of those in `extra`

@@ -119,7 +119,8 @@ def _described(store: Store, found: _Found, lists: list[NamedList]) -> CubeMeta:
     if "nodata" not in fields and found.fill:  # not 0, which is the default and may be data
         fields["nodata"] = found.fill
         notes += (f"its fill value {found.fill:.10g} is read as nodata",)
-    extra = {name: value for name, value in rest.items() if not is_internal(name)}
+    used = attributes.georeference_fields(attrs)
+    extra = {name: value for name, value in rest.items() if name not in used and not is_internal(name)}
     own = store.attributes(found.name)
     above = tuple(name for name in store.attributes("") if name in extra and name not in own)
     place, doubts = placing.placed(store, found.name, attrs, along)
@@ -135,7 +136,7 @@ def _described(store: Store, found: _Found, lists: list[NamedList]) -> CubeMeta:
         extra=extra,
         native={GLOBAL: above} if above else {},
         notes=(*notes, *doubts, *attributes.notes_on_other_nodata(attrs, fields.get("nodata"))),
-        **fields,
+        **spectra.misfits(lists, sizes["b"]) | fields,
     )
 
 

@@ -80,6 +80,11 @@ def beside(store: Store, home: str, lists: list[NamedList], band_scale: str, ban
     return found
 
 
+def misfits(lists: list[NamedList], bands: int) -> dict[str, Any]:
+    """The fields per band in variables of usual names that have another length."""
+    return attributes.misfits({name.rpartition("/")[2]: values for name, values in lists}, bands)
+
+
 def _units(store: Store, name: str) -> dict[str, str]:
     text = units_text(store, name)
     return {"wavelength_units": text} if text else {}

@@ -41,7 +41,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         head = file.read(4096)
     if head[126:128] not in (b"IM", b"MI"):
         raise FormatError(f"{path}: MAT v4 is not read. Save it again in MATLAB with -v7.")
-    ours = OURS in head
+    ours = OURS in head[:116]  # the text of the file header
     if not is_hdf5(head):
         return Cube(path, *read(MatFile(path, v5.variables(path), ours), options))
     guarded = GuardedFile.open(path)
@@ -59,7 +59,7 @@ def _refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
 
 
 def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
-    part, name = parts[0], variable_name(meta.variable)
+    part = parts[0]
     order = meta.native.get(AXES, USUAL_AXES) if meta.bands > 1 else USUAL_AXES  # to MATLAB, a band is a matrix
     small = attributes.dump_fields(meta) | attributes.dump_georeference(meta.georeference)
     small = {wavelength_name(meta) if n == "wavelength" else n: value for n, value in small.items()}
@@ -67,7 +67,7 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
         small["axes"] = order
     if meta.extra:
         small["extra"] = json.dumps(dict(meta.extra), default=str)
-    small.pop(name, None)
+    name = variable_name(meta.variable, small)
     write, axes = v5_writing.create if meta.nbytes < LARGEST_V5 else v73.create, order[::-1]
     return Cube(part, meta, write(part, small, name, meta.shape(axes), meta.dtype), axes)
 

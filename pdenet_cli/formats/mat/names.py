@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from pdenet_cli.cube import CubeMeta
 from pdenet_cli.formats import attributes
@@ -11,10 +12,10 @@ USUAL_AXES = "rcb"  # MATLAB's own toolboxes and nearly all data sets have the b
 AXES, WAVELENGTH = "MATLAB axes", "MATLAB wavelength"  # in CubeMeta.native: their order, its name
 
 
-def variable_name(wanted: str | None) -> str:
-    """What a variable, or one inside a struct or group, is called in an output."""
+def variable_name(wanted: str | None, taken: Collection[str] = ()) -> str:
+    """What a variable, or one inside a struct or group, is called in an output, if that name is free."""
     name = re.split("[./]", wanted or "")[-1]
-    return name if _is_name(name) else "cube"
+    return name if _is_name(name) and name not in taken else "cube"
 
 
 def wavelength_name(meta: CubeMeta) -> str:

@@ -12,13 +12,13 @@ from pdenet_cli.cube import CubeMeta, Sliceable
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats import attributes
 from pdenet_cli.formats.base import OpenOptions
-from pdenet_cli.formats.choosing import OneBand, Variable, choose_axes, choose_variable, interleave
+from pdenet_cli.formats.choosing import OneBand, Variable, choose_axes, choose_variable, interleave, listed
 from pdenet_cli.formats.hdf5.guard import GuardedArray, GuardedFile
 from pdenet_cli.formats.limits import refuse_whole
 from pdenet_cli.formats.mat import v5
 from pdenet_cli.formats.mat.folding import Spectra
 from pdenet_cli.formats.mat.names import AXES, USUAL_AXES, WAVELENGTH, variable_name
-from pdenet_cli.formats.mat.scopes import Scopes, spectrum_in
+from pdenet_cli.formats.mat.scopes import Scopes, is_kept, spectrum_in, unpacked
 
 ADVICE = {
     2: "Arrays of rows x columns x bands are read; matrices of pixels x bands or bands x pixels if the numbers of "
@@ -56,6 +56,7 @@ def read(file: MatFile, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]
     """The cube in a file: its metadata, its pixels, and the order of their axes on disk."""
     scopes = Scopes.of(file.variables)
     found = _find(file, scopes, options)
+    scopes = Scopes.of(v for v in file.variables if v is not found.variable)
     sizes = dict(zip(found.axes, found.array.shape, strict=True))
     own = scopes.beside(found.name)
     place = _place(file, own)
@@ -69,10 +70,10 @@ def read(file: MatFile, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]
         interleave=interleave(found.axes),
         georeference=attributes.parse_georeference(place),
         variable=found.name,
-        extra=extra,
+        extra=unpacked(extra) if file.ours else extra,
         native=_native(found, scopes.unusual_name(found.name, fields.get("wavelengths"))),
-        notes=(*found.notes, *_notes(found.name, own, fields)),
-        **fields,
+        notes=(*found.notes, *_notes(found.name, own, fields), *_left_out(file, found.variable)),
+        **scopes.misfits(sizes["b"]) | fields,
     )
     return meta, found.array, found.axes
 
@@ -88,9 +89,17 @@ def _find(file: MatFile, scopes: Scopes, options: OpenOptions) -> _Found:
     array = _trusted(file, chosen)
     if len(chosen.shape) == 2:
         return _Found(chosen, OneBand(array), "crb", (*notes, "a matrix, read as one band"))
-    written = scopes.beside(chosen.name).get("axes") if file.ours else None
+    written, damage = _written_axes(scopes.beside(chosen.name)) if file.ours else (None, ())
     order, doubts = choose_axes(file.path, chosen, options.axes or written, counts, convention=USUAL_AXES)
-    return _Found(chosen, array, order[::-1], (*notes, *doubts))
+    return _Found(chosen, array, order[::-1], (*notes, *damage, *doubts))
+
+
+def _written_axes(own: Mapping[str, Any]) -> tuple[str | None, tuple[str, ...]]:
+    """The order of axes that pdenet wrote beside its cube, or a note if that is damaged."""
+    axes = own.get("axes")
+    if axes is None or (isinstance(axes, str) and sorted(axes) == ["b", "c", "r"]):
+        return axes, ()
+    return None, (f"axes ignored: {str(axes)[:20]!r} is not an order of b, r and c",)
 
 
 def _trusted(file: MatFile, chosen: Variable) -> Sliceable:
@@ -120,6 +129,13 @@ def _native(found: _Found, wavelengths: str | None) -> dict[str, Any]:
     if wavelengths is not None:
         native[WAVELENGTH] = wavelengths
     return native
+
+
+def _left_out(file: MatFile, cube: Variable) -> tuple[str, ...]:
+    """A note on variables such as labels and masks; other cubes were named when this one was chosen."""
+    others = [v for v in file.variables if v is not cube and not is_kept(v, cube.name)]
+    names = [v.name for v in others if v.dtype is None or len(v.shape) < 3]
+    return (f"outputs do not keep other variables: {listed(names, 4)}",) if names else ()
 
 
 def _notes(name: str, own: Mapping[str, Any], fields: Mapping[str, Any]) -> tuple[str, ...]:

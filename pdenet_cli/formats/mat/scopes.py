@@ -28,7 +28,7 @@ class Scopes:
     def of(cls, variables: Iterable[Variable]) -> Scopes:
         scopes: dict[str, dict[str, Any]] = {"": {}}
         for variable in variables:
-            if variable.value is not None:
+            if variable.value is not None and not variable.is_cube:  # a cube of one pixel is short, too
                 scope, name = _split(variable.name)
                 scopes.setdefault(scope, {})[name] = variable.value
         return cls(scopes)
@@ -68,8 +68,20 @@ class Scopes:
                 fields |= {n: others[n] for n in ("wavelengths", "wavelength_units", "fwhm") if n in others}
             if "good_bands" in others:
                 fields.setdefault("good_bands", others["good_bands"])
-        extra = _extra(rest.pop("extra", None))
-        return fields, extra | {n: v for n, v in rest.items() if not _is_layout(n, v) and not _is_long(v)}
+        return fields, {n: v for n, v in rest.items() if not _is_layout(n, v) and not _is_long(v)}
+
+    def misfits(self, bands: int) -> dict[str, Any]:
+        """The fields of CubeMeta whose lists do not have one item per band."""
+        found = (attributes.misfits(_renamed(scope), bands) for scope in self.values.values())
+        return {field: values for scope in found for field, values in scope.items()}
+
+
+def is_kept(variable: Variable, cube: str) -> bool:
+    """Whether outputs have what a variable says: a small one beside the cube, or about its bands or its size."""
+    scope, name = _split(variable.name)
+    known = attributes.field_of(name) is not None or name.lower() in LAYOUT
+    small = variable.value is not None and not _is_long(variable.value)
+    return small and (known or scope == _split(cube)[0])
 
 
 def spectrum_in(values: Mapping[str, Any]) -> str | None:
@@ -77,6 +89,16 @@ def spectrum_in(values: Mapping[str, Any]) -> str | None:
     if any(attributes.field_of(name) == "wavelengths" for name in values):
         return None
     return next((n for n, v in values.items() if n.lower() == "bands" and attributes.is_spectrum(v)), None)
+
+
+def unpacked(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values in a file of pdenet, with those of other formats that are JSON in its variable `extra`."""
+    try:
+        found = json.loads(values.get("extra", ""))
+    except (TypeError, ValueError):
+        found = None
+    others = {name: value for name, value in values.items() if name != "extra"}
+    return found | others if isinstance(found, dict) else others
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -97,24 +119,20 @@ def _wavelengths(values: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 def _parsed(values: Mapping[str, Any], bands: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """The fields of a cube of so many bands in the values of one struct, and the values that are none."""
+    fitting = {name: value for name, value in _renamed(values).items() if _fits(name, value, bands)}
+    return attributes.parse_fields(fitting, bands)
+
+
+def _renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, with a variable `bands` that holds wavelengths under their usual name."""
     spectrum = spectrum_in(values)
-    renamed = {"wavelength" if name == spectrum else name: value for name, value in values.items()}
-    return attributes.parse_fields({n: v for n, v in renamed.items() if _fits(n, v, bands)}, bands)
+    return {"wavelength" if name == spectrum else name: value for name, value in values.items()}
 
 
 def _fits(name: str, value: Any, bands: int) -> bool:
     """Whether a list per band has as many items as bands; a variable `wl` may be something else."""
     per_band = attributes.field_of(name) in CubeMeta.PER_BAND
     return not per_band or bands == (len(value) if isinstance(value, list) else 1)
-
-
-def _extra(text: Any) -> dict[str, Any]:
-    """What pdenet keeps of other formats, as JSON in one variable; nothing for any other text."""
-    try:
-        found = json.loads(text)
-    except (TypeError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _is_layout(name: str, value: Any) -> bool:

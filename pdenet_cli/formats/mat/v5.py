@@ -166,6 +166,8 @@ class _Reader:
         dims = self._content(4 * 32)
         shape = struct.unpack(f"{self.order}{len(dims) // 4}i", dims[: len(dims) // 4 * 4])
         name = inside + (self._content(4096).decode("latin-1") or field)
+        if not name:
+            return  # MATLAB's own, with the content of objects
         if any(n < 0 for n in shape):
             raise FormatError(f"{self.path}: {name} has the impossible size {shape}.")
         if kind == STRUCT and math.prod(shape) == 1 and depth < DEEPEST:
@@ -175,11 +177,14 @@ class _Reader:
             yield Variable(f"{name}, {OTHERS[kind]}", (), None)
             return
         stored, start, nbytes = self._tag()
+        if flags & COMPLEX_FLAG:
+            yield Variable(name, shape, None, is_complex=True)
+            return
         value: Any = None
         vector = kind == CHAR or sum(n > 1 for n in shape) <= 1
         if vector and nbytes <= min(SMALL_BYTES, end - start):
             value = _value(bytes(self.stream.read(nbytes)), kind, stored, self.order, shape)
-        if kind == CHAR or stored not in STORED or flags & COMPLEX_FLAG:
+        if kind == CHAR or stored not in STORED:
             yield Variable(name, shape, None, value)
             return
         array = self._array(name, np.dtype(self.order + STORED[stored]), shape[::-1], start, nbytes)

@@ -11,7 +11,7 @@ import numpy as np
 
 from pdenet_cli.formats.choosing import Variable
 from pdenet_cli.formats.hdf5 import writing
-from pdenet_cli.formats.hdf5.guard import GuardedArray, GuardedFile, number_type
+from pdenet_cli.formats.hdf5.guard import GuardedArray, GuardedFile, is_complex, number_type
 from pdenet_cli.formats.mat.v5 import CLASSES, text_rows
 from pdenet_cli.formats.mat.v5_writing import letter_matrix
 from pdenet_cli.formats.raw import RawArray
@@ -44,7 +44,8 @@ def _variable(guarded: GuardedFile, name: str, dataset: h5py.Dataset) -> Variabl
         units = np.asarray(value if isinstance(value, list) else [], "<u2")
         text = units.reshape(dataset.shape).ravel().tobytes().decode("utf-16-le", "replace") if units.size else ""
         return Variable(dotted(name), shape, None, text_rows(text, shape))
-    return Variable(dotted(name), shape, kind, value, GuardedArray(guarded.path, dataset))
+    array = GuardedArray(guarded.path, dataset)
+    return Variable(dotted(name), shape, kind, value, array, is_complex(dataset))
 
 
 def dotted(name: str) -> str:
