@@ -15,6 +15,7 @@ The map of the house; imports only go down, and rooms of one storey leave each o
      8 networks/        torch; the NETWORKS table
        formats/         the FORMATS table, open_cube, create_cube
        mixtures.py      many bands seen as few mixtures
+       error_net.py     how large errors will be, learned
        tiling.py  summaries.py  metrics.py  picture.py  risk_control.py  report.py
      7 degradation.py   how a coarser sensor would have seen a scene
        score_sums.py    sums of a window that scores are computed from

@@ -45,12 +45,19 @@ RATIOS: NDArray[np.float64] = np.geomspace(1e-4, 1e4, 2001)
 Strata = NDArray[np.intp]  # which of STRATA, shaped as a map
 
 
-def spread(std: Map, roughness: Map) -> Map:
-    """The scale of the errors, 0..1 and above 0, from the samples' std and the input's `roughness`.
+def spread(evidence: Evidence) -> Map:
+    """The scale of the errors, 0..1 and above 0: half widths are multiples of it.
 
-    Half widths are multiples of it. The std of the samples shows what the network is unsure of. The roughness of
-    the input shows how much detail it never contained, which no network can know: with it, one factor serves
-    smooth and rough scenes.
+    It is the error that the model has learned to expect, or a guess where it has not learned to.
+    """
+    return guess(evidence.std, evidence.roughness) if evidence.expected is None else evidence.expected
+
+
+def guess(std: Map, roughness: Map) -> Map:
+    """The scale of the errors from the samples' std and the input's `roughness`.
+
+    The std of the samples shows what the network is unsure of. The roughness of the input shows how much detail it
+    never contained, which no network can know: with it, one factor serves smooth and rough scenes.
     """
     return std + np.float32(ROUGHNESS_WEIGHT) * roughness + np.float32(FLOOR)
 
@@ -179,11 +186,11 @@ class Calibration:
     def half_width(self, evidence: Evidence, level: float) -> Map:
         """h of the interval mean ± h that holds the truth with probability `level`, 0..1."""
         factors = np.asarray(self.at(level), np.float32)[strata(evidence.roughness)]
-        return factors * spread(evidence.std, evidence.roughness)
+        return factors * spread(evidence)
 
     def beyond(self, evidence: Evidence, tolerance: NDArray[np.float64] | float) -> Map:
         """The probability that the truth is further than `tolerance` (0..1) from the mean."""
-        ratio = np.abs(tolerance) / spread(evidence.std, evidence.roughness)
+        ratio = np.abs(tolerance) / spread(evidence)
         return np.asarray(1 - self.level_at(ratio, strata(evidence.roughness)), np.float32)
 
     def at(self, level: float) -> tuple[float, ...]:

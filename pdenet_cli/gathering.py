@@ -10,14 +10,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pdenet_cli.calibration import guess
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.degradation import bicubic_up
+from pdenet_cli.error_net import MARGIN
 from pdenet_cli.holes import FILL_DEPTH
 from pdenet_cli.mixtures import MixedSamples, detail_margin, detail_of, even_margin
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.reading import read_unit
-from pdenet_cli.summaries import Evidence, Samples, Summary, cropped, mean, repeated, roughness
+from pdenet_cli.summaries import Evidence, Map, Samples, Summary, repeated, roughness
 from pdenet_cli.tiling import Plan, Span, Tile
 
 ROUGHNESS_HALO = 3  # roughness depends on pixels up to two away, and enlarging it on one more
@@ -25,21 +27,23 @@ ROUGHNESS_HALO = 3  # roughness depends on pixels up to two away, and enlarging 
 
 def halo_for(posterior: Posterior, summaries: Sequence[Summary], *, holes: bool) -> int | None:
     """The margin, in input pixels, that makes tiles exact: the network's receptive field, and more for maps that
-    degrade the mean and for holes, which are filled from their surroundings.
+    look at the samples around a pixel and for holes, which are filled from their surroundings.
     """
     halo = posterior.network.halo
     if halo is None:
         return None
-    margin = degradation_margin(posterior, summaries) or 0
+    margin = _margin(posterior, summaries)
     if posterior.mixtures is not None:
         degradation = posterior.degradation
         halo = max(halo + detail_margin(degradation), even_margin(degradation))
     return max(halo, ROUGHNESS_HALO) + margin + (FILL_DEPTH if holes else 0)
 
 
-def degradation_margin(posterior: Posterior, summaries: Sequence[Summary]) -> int | None:
-    """The margin in input pixels that is needed to degrade the mean; None if no map does."""
-    return posterior.degradation.reach if any(summary.degrades for summary in summaries) else None
+def _margin(posterior: Posterior, summaries: Sequence[Summary]) -> int:
+    """How many input pixels around a tile samples are needed for: to degrade their mean, to expect errors."""
+    reach = posterior.degradation.reach if any(summary.degrades for summary in summaries) else 0
+    foresees = posterior.model.errors is not None and any(summary.foresees for summary in summaries)
+    return max(reach, MARGIN) if foresees else reach
 
 
 @dataclass(frozen=True)
@@ -51,45 +55,55 @@ class ObservedTile:
     plan: Plan
     radiometry: Radiometry
     tile: Tile
-    margin: int | None = None  # to degrade the mean; None if no map needs what that leaves unexplained
+    summaries: Sequence[Summary] = ()  # the maps that are made of it
 
     def evidence(self, span: Span) -> tuple[Evidence, NDArray[np.bool_]]:
         """What is known about some bands of the tile, and where on the fine grid there is data."""
-        tile = self.tile
+        tile, wide = self.tile, self._wide
         bands = [self.plan.usable[i] for i in span.padded]  # as the file counts them
-        unit, there = read_unit(self.source, tile.padded, bands, self.radiometry)
-        rows, columns = tile.core.relative_to(tile.padded).slices
-        fine_there = repeated(there[span.crop, rows, columns], tile.scale)
-        low = unit[span.crop, rows, columns]
-        inner = tile.core.relative_to(self._wide)
-        samples: Samples
-        if not fine_there.any():  # no data: spare the network
-            samples = np.zeros((len(self.posterior), *fine_there.shape), np.float32)
-            unexplained = None if self.margin is None else np.zeros_like(low)
-        else:
-            samples = self._samples(unit, span)
-            unexplained = None
-            if self.margin is not None:
-                degraded = self.posterior.degradation(torch.from_numpy(mean(samples))).numpy()
-                unexplained = low - degraded[:, *inner.slices]
-                samples = cropped(samples, *inner.scaled(tile.scale).slices)
-        near = tile.core.grown(1, within=tile.padded)  # to enlarge a pixel takes its neighbours
-        evidence = Evidence(
-            samples,
-            low,
-            low_roughness=roughness(unit[span.crop])[:, *near.relative_to(tile.padded).slices],
+        padded, there = read_unit(self.source, tile.padded, bands, self.radiometry)
+        fine_there = repeated(there[span.crop, *tile.core.relative_to(tile.padded).slices], tile.scale)
+        known = bool(fine_there.any())
+        unit = padded[span.crop]
+        near = wide.grown(1, within=tile.padded)  # to enlarge a pixel takes its neighbours
+        around = Evidence(
+            self._samples(padded, span) if known else self._no_samples(len(unit)),
+            low=unit[:, *wide.relative_to(tile.padded).slices],
+            low_roughness=roughness(unit)[:, *near.relative_to(tile.padded).slices],
             scale=tile.scale,
-            unexplained=unexplained,
             gain=self.radiometry.units(bands[span.crop]),
             measured=self.radiometry.measured(bands[span.crop]),
-            inner=tile.core.relative_to(near).scaled(tile.scale).slices,
+            inside=wide.relative_to(near),
         )
-        return evidence, fine_there
+        unexplained = self._unexplained(around) if known else np.zeros_like(around.low)
+        expected = self._expected(around) if known else np.zeros_like(around.mean)
+        return around.cropped(tile.core.relative_to(wide), unexplained, expected), fine_there
+
+    def _unexplained(self, evidence: Evidence) -> Map | None:
+        """The input minus the degraded mean; None if no map needs it."""
+        if not any(summary.degrades for summary in self.summaries):
+            return None
+        degraded: Map = self.posterior.degradation(torch.from_numpy(evidence.mean)).numpy()
+        return evidence.low - degraded
+
+    def _expected(self, evidence: Evidence) -> Map | None:
+        """The error to expect; None if no map needs it, or if the model cannot tell."""
+        errors = self.posterior.model.errors
+        if errors is None or not any(summary.foresees for summary in self.summaries):
+            return None
+        first = guess(evidence.std, evidence.roughness)
+        expected: Map = errors.expected(evidence.scale, evidence.low, evidence.mean, evidence.std, first)
+        return expected
 
     @property
     def _wide(self) -> Window:
         """The window that samples are needed in."""
-        return self.tile.core.grown(self.margin or 0, within=self.tile.padded)
+        return self.tile.core.grown(_margin(self.posterior, self.summaries), within=self.tile.padded)
+
+    def _no_samples(self, bands: int) -> NDArray[np.float32]:
+        """Samples of zeros where there is no data: the network is spared."""
+        fine = self._wide.scaled(self.tile.scale)
+        return np.zeros((len(self.posterior), bands, fine.rows, fine.columns), np.float32)
 
     def _samples(self, unit: NDArray[np.float32], span: Span) -> Samples:
         """The samples of a span in the window `_wide`; `unit` is the padded tile."""

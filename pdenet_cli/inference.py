@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pdenet_cli.cube import Cube, CubeMeta, Pixels, Window
 from pdenet_cli.errors import ResourceError, out_of_memory
-from pdenet_cli.gathering import ObservedTile, degradation_margin
+from pdenet_cli.gathering import ObservedTile
 from pdenet_cli.holes import valid
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.progress import Say
@@ -66,7 +66,7 @@ def super_resolve(
     Where memory runs out, fewer sub-networks at once and then smaller tiles are tried; `say` gets a message.
     """
     posterior.settle(plan)
-    margin = degradation_margin(posterior, [layer.summary for layer in layers])
+    summaries = [layer.summary for layer in layers]
     most = plan.scene.pixels  # of a tile; larger ones have run out of memory
     for tile in plan.tiles[first:]:
         pending = [tile]
@@ -76,7 +76,7 @@ def super_resolve(
                 pending += reversed(piece.halves(plan.halo, plan.seen))
                 continue
             try:
-                observed = ObservedTile(source, posterior, plan, radiometry, piece, margin)
+                observed = ObservedTile(source, posterior, plan, radiometry, piece, summaries)
                 _TileWriter(observed, layers, question, constant).write()
             except (MemoryError, RuntimeError) as error:
                 if not out_of_memory(error):

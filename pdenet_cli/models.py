@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pdenet_cli.degradation import Degradation
+    from pdenet_cli.error_net import ErrorNet
     from pdenet_cli.networks import Network
 
 KEY = "pdenet"  # where the spec is in the metadata of the safetensors header
@@ -30,6 +31,8 @@ SUFFIX = ".safetensors"
 DEFAULT_SCALE = 4
 BICUBIC = "bicubic"  # a model without weights, for any scale
 TRAINING = "training."  # prefix of tensors that only a resumed training needs
+ERRORS = "errors."  # prefix of the weights of the network that expects errors
+ERRORS_KEY = "errors"  # in ModelSpec.extra: how that network learned
 MAX_HEADER_BYTES = 16 << 20
 MAX_SIZE = 4096  # largest number in a configuration, so that a hostile header cannot build a huge network
 
@@ -89,16 +92,20 @@ class ModelSpec:
         return {name: getattr(self, name) for name in names} | {"data": data}
 
     def training_cubes(self) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-        """The cubes that it, and the models that it started from, were trained on.
+        """The cubes that it, its error network and the models that it started from were trained on.
 
         Each with the scale of that training, None if it is not known: what was held out depends on it.
         """
         yield from ((self.scale, fact) for fact in self.data)
+        learned: Any = self.extra.get(ERRORS_KEY)
+        scenes = learned.get("scenes") if isinstance(learned, dict) else None
+        known = [fact for fact in scenes if isinstance(fact, dict)] if isinstance(scenes, list) else []
+        yield from ((self.scale, fact) for fact in known)
         began: Any = self.began_with
         while isinstance(began, dict) and began:
             data, scale = began.get("data"), began.get("scale")
-            known = scale if isinstance(scale, int) and scale > 1 else None
-            yield from ((known, fact) for fact in data if isinstance(fact, dict)) if isinstance(data, list) else ()
+            then = scale if isinstance(scale, int) and scale > 1 else None
+            yield from ((then, fact) for fact in data if isinstance(fact, dict)) if isinstance(data, list) else ()
             began = began.get("began_with")
 
     def training_degradation(self) -> Degradation:
@@ -132,6 +139,7 @@ class Model:
     network: Network
     name: str = "unnamed"
     sha256: str = ""  # hash of its file
+    errors: ErrorNet | None = None  # how large its errors will be, if it has learned to tell
 
     def __repr__(self) -> str:
         """One line, for notebooks: printing a whole network is long."""
@@ -277,11 +285,23 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
     if not all(bool(t.isfinite().all()) for t in weights.values()):
         raise ModelError(f"{path}: some of its weights are not finite.")
     network = build_network(spec.network, spec.config)
+    errors = {name.removeprefix(ERRORS): weights.pop(name) for name in list(weights) if name.startswith(ERRORS)}
     network.load_state_dict(weights)
     network.eval().requires_grad_(False)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Model(spec, network.to(device), path.stem, digest)
+    return Model(spec, network.to(device), path.stem, digest, _error_net(errors, device))
+
+
+def _error_net(weights: Mapping[str, Tensor], device: torch.device | str) -> ErrorNet | None:
+    """The network with these weights that expects errors; None without weights."""
+    from pdenet_cli.error_net import ErrorNet
+
+    if not weights:
+        return None
+    network = ErrorNet()
+    network.load_state_dict(weights)
+    return network.eval().requires_grad_(False).to(device)
 
 
 def _refuse_implausible(header: Header) -> None:
@@ -297,6 +317,7 @@ def _wanted_shapes(header: Header) -> dict[str, tuple[int, ...]]:
     """The shapes of the weights that the described network has; ModelError if no network fits the description."""
     import torch
 
+    from pdenet_cli.error_net import ErrorNet
     from pdenet_cli.networks import build_network
 
     path, spec = header.path, header.spec
@@ -304,6 +325,8 @@ def _wanted_shapes(header: Header) -> dict[str, tuple[int, ...]]:
         degradation = spec.training_degradation()
         with torch.device("meta"):  # without memory: only the shapes are wanted
             empty = build_network(spec.network, spec.config).state_dict()
+            if any(name.startswith(ERRORS) for name in header.shapes):
+                empty |= {ERRORS + name: tensor for name, tensor in ErrorNet().state_dict().items()}
     except (PdenetError, TypeError, ValueError, RuntimeError) as error:
         raise ModelError(f"{path}: {' '.join(str(error).split())}") from error
     if degradation.scale != spec.scale:
@@ -345,8 +368,11 @@ def save_model(
     """Write a model, completely or not at all; `training` are further tensors that a resumed training needs."""
     from safetensors.torch import save
 
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.network.state_dict().items()}
-    tensors |= {TRAINING + name: tensor.detach().cpu().contiguous() for name, tensor in (training or {}).items()}
+    tensors = dict(model.network.state_dict())
+    if model.errors is not None:
+        tensors |= {ERRORS + name: tensor for name, tensor in model.errors.state_dict().items()}
+    tensors |= {TRAINING + name: tensor for name, tensor in (training or {}).items()}
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     content = save(tensors, {"format": "pt", KEY: json.dumps(model.spec.to_dict())})
     write_whole(path, content, overwrite=overwrite)
 

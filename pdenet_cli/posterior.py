@@ -17,6 +17,7 @@ from torch import Tensor
 from pdenet_cli.calibration import ENSEMBLES, Calibration
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.degradation import Degradation
+from pdenet_cli.error_net import MARGIN
 from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.memory import usable_memory
 from pdenet_cli.mixtures import MIXTURES, MixedSamples, Mixtures, detail_margin
@@ -142,13 +143,15 @@ class Posterior:
         """An estimate of the memory for the largest piece of a plan, its samples and their maps."""
         fine = 4 * self.network.scale**2  # bytes of a fine map per voxel of the input
         work = self.network.bytes_per_voxel * at_once
+        around = MARGIN if self.model.errors is not None else 0  # samples there are needed to expect errors
+        mapped = plan.pixels(around) * min(plan.depth, len(plan.usable)) * fine
         if self.mixtures is None:
-            return plan.largest * work + plan.largest_core * fine * (len(self) + 8)
-        count, margin = len(self.mixtures), detail_margin(self.degradation)
+            return plan.largest * work + mapped * (len(self) + 8)
+        count, margin = len(self.mixtures), around + detail_margin(self.degradation)
         network = plan.pixels() * count * (work + 8)
         details = plan.pixels(margin) * count * fine * (len(self) + 4)
         reading = plan.largest * 48  # numbers of the file on their way to 0..1
-        return max(network, reading + plan.largest_core * fine * 14) + details
+        return max(network, reading + mapped * 14) + details
 
     def plan(
         self,

@@ -12,6 +12,7 @@ valid bands of a pixel into one value. "Numbers" are the file's.
 | cv          | s / max(abs(m), 1/255)                                  | percent | 0 and up | mean             |
 | angle       | mean over n of the angle between the spectra y(n) and m | degrees | 0..180   | only merged      |
 | consistency | abs(x - D(m)): x the input, D the degradation           | numbers | 0 and up | root mean square |
+| error       | e, the root mean square error to expect                 | numbers | 0 and up | root mean square |
 | risk        | P(abs(truth - m) > tolerance)                           | percent | 0..100   | mean             |
 
 share: q(y) = round((levels - 1)·y), y clipped to 0..1; with 256 levels the 8-bit value of the paper. It depends on
@@ -19,6 +20,8 @@ how near the mean is to a rounding edge and saturates: a std of 2/255 gives 80 %
 interval, risk: h and P come from the model's calibration. P is at least 1 - the highest level of the calibration
 (0.5 % with the shipped models). The tolerance is a difference of values as the header scales them, by gains or a
 reflectance scale factor; of numbers where it does not.
+error: learned where the truth was known (`pdenet calibrate --learn-errors`, see error_net.py). It is about what
+samples disagree about, and about detail that the input never showed.
 cv: means darker than one 8-bit step count as one step.
 consistency: D is the degradation that the model was trained to undo. It needs no samples, and all fine pixels
 within a pixel of the input have one value.
@@ -27,18 +30,21 @@ within a pixel of the input have one value.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pdenet_cli.cube import Window
+
 Map = NDArray[np.float32]  # (bands, rows, columns)
 Sums = NDArray[np.float64]  # (any, rows, columns)
 
 FILE_UNITS = "the file's units"  # as reports, tables and pages call the unit of numbers
 DARK = 1 / 255  # cv divides by at least this
+CACHED = ("mean", "std", "roughness")  # maps that Evidence computes once
 
 
 class LazySamples(Protocol):
@@ -71,7 +77,8 @@ class Evidence:
     unexplained: Map | None = None  # the input minus the degraded mean, shaped as `low`
     gain: NDArray[np.float64] | float = 1.0  # 0..1 per file number, maybe negative; one or (bands, 1, 1)
     measured: NDArray[np.float64] | float = 1.0  # value per file number, as the header says; shaped as `gain`
-    inner: tuple[slice, slice] = (slice(None), slice(None))  # where the tile is in `low_roughness`, enlarged
+    inside: Window | None = None  # where the tile is in `low_roughness`; None: it has no margin
+    expected: Map | None = None  # root mean square error to expect, if the model has learned to tell it
 
     @cached_property
     def mean(self) -> Map:
@@ -86,7 +93,24 @@ class Evidence:
     @cached_property
     def roughness(self) -> Map:
         """The roughness of the input on the fine grid, (bands, rows, columns)."""
-        return enlarged(self.low_roughness, self.scale)[:, *self.inner]
+        fine = enlarged(self.low_roughness, self.scale)
+        return fine if self.inside is None else fine[:, *self.inside.scaled(self.scale).slices]
+
+    def cropped(self, window: Window, unexplained: Map | None = None, expected: Map | None = None) -> Evidence:
+        """The same about a part of the tile, a window of its input pixels, and two maps more of the whole tile."""
+        own, fine = window.slices, window.scaled(self.scale).slices
+        inside = window if self.inside is None else window.moved(self.inside.row, self.inside.column)
+        part = replace(
+            self,
+            samples=cropped(self.samples, *fine),
+            low=self.low[:, *own],
+            inside=inside,
+            unexplained=None if unexplained is None else unexplained[:, *own],
+            expected=None if expected is None else expected[:, *fine],
+        )
+        # What was computed of the whole is not computed again.
+        vars(part).update({name: vars(self)[name][:, *fine] for name in CACHED if name in vars(self)})
+        return part
 
 
 class IntervalModel(Protocol):
@@ -203,9 +227,10 @@ class Summary:
     says: str  # may contain fields of a Question in braces
     compute: Callable[[Evidence, Question], Map] | None  # None: it exists only merged
     unit: Literal["value", "spread", "percent", "degrees"]  # value and spread: the file's numbers
-    needs: Literal["nothing", "samples", "calibration"] = "samples"
+    needs: Literal["nothing", "samples", "errors", "calibration"] = "samples"
     merging: Merging = PowerMean()
     degrades: bool = False  # needs Evidence.unexplained
+    foresees: bool = False  # uses Evidence.expected, if the model has learned to tell it
 
     def describe(self, question: Question) -> str:
         """The description with the numbers of the question filled in."""
@@ -235,6 +260,12 @@ def consistency(evidence: Evidence, question: Question = USUAL) -> Map:
     """The difference between the input and the degraded mean."""
     assert evidence.unexplained is not None
     return repeated(np.abs(evidence.unexplained), evidence.scale)
+
+
+def error(evidence: Evidence, question: Question = USUAL) -> Map:
+    """The root mean square error to expect."""
+    assert evidence.expected is not None
+    return evidence.expected
 
 
 def interval_low(evidence: Evidence, question: Question) -> Map:
@@ -294,6 +325,7 @@ INTERVAL = (
         interval_low,
         unit="value",
         needs="calibration",
+        foresees=True,
     ),
     Summary(
         "interval_high",
@@ -301,6 +333,7 @@ INTERVAL = (
         interval_high,
         unit="value",
         needs="calibration",
+        foresees=True,
     ),
 )
 CV = Summary("cv", "standard deviation relative to the mean", cv, unit="percent")
@@ -314,10 +347,25 @@ CONSISTENCY = Summary(
     merging=RMS,
     degrades=True,
 )
+ERROR = Summary(
+    "error",
+    "error to expect (root mean square)",
+    error,
+    unit="spread",
+    needs="errors",
+    merging=RMS,
+    foresees=True,
+)
 RISK = Summary(
-    "risk", "probability of an error beyond {tolerance:g}{scaled}", risk, unit="percent", needs="calibration"
+    "risk",
+    "probability of an error beyond {tolerance:g}{scaled}",
+    risk,
+    unit="percent",
+    needs="calibration",
+    foresees=True,
 )
 MAPS: dict[str, tuple[Summary, ...]] = {
+    "error": (ERROR,),
     "std": (STD,),
     "share": (SHARE,),
     "interval": INTERVAL,

@@ -112,12 +112,6 @@ class Plan:
         """Input voxels of the largest piece, margins included."""
         return math.prod(map(max, self._padded()))
 
-    @property
-    def largest_core(self) -> int:
-        """Input voxels of the largest piece, without margins."""
-        rows, columns = (_even(length, self.tile) for length in (self.scene.rows, self.scene.columns))
-        return rows * columns * min(self.depth, len(self.usable))
-
     def pixels(self, margin: int | None = None) -> int:
         """Input pixels of the largest tile, with all of its margin or with up to `margin` of it."""
         _, rows, columns = map(max, self._padded())

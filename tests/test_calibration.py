@@ -21,6 +21,7 @@ from pdenet_cli.calibration import (
     RATIOS,
     Calibration,
     ErrorRatios,
+    guess,
     leave_one_out_coverage,
     spread,
     strata,
@@ -59,9 +60,7 @@ def seen(rng, too_small=1.0, samples=12, edges=0.5):
 
 def error_ratios(evidence, truth):
     there = np.ones(truth.shape, bool)
-    return ErrorRatios.of(
-        evidence.mean - truth, spread(evidence.std, evidence.roughness), strata(evidence.roughness), there
-    )
+    return ErrorRatios.of(evidence.mean - truth, spread(evidence), strata(evidence.roughness), there)
 
 
 def pool(count, sureness, seed=0):
@@ -119,7 +118,7 @@ def test_each_stratum_has_the_factor_that_it_needs():
         scenes.append(
             ErrorRatios.of(
                 error,
-                spread(evidence.std, evidence.roughness),
+                spread(evidence),
                 strata(evidence.roughness),
                 np.ones(truth.shape, bool),
             )
@@ -130,7 +129,7 @@ def test_each_stratum_has_the_factor_that_it_needs():
 
 def test_the_factor_of_one_scene_is_the_quantile_of_its_errors():
     evidence, truth = seen(np.random.default_rng(4), edges=0)
-    ratio = np.abs(evidence.mean - truth) / spread(evidence.std, evidence.roughness)
+    ratio = np.abs(evidence.mean - truth) / spread(evidence)
     made = Calibration.fit([error_ratios(evidence, truth)])
     for level, factor in zip(made.levels, made.factors[0], strict=True):
         exact = np.quantile(ratio, level, method="inverted_cdf")
@@ -266,7 +265,7 @@ def test_factors_keep_their_meaning():
     known = Evidence(samples, np.zeros(shape, np.float32), roughness, 1)
     std = np.array([np.sqrt(0.02), 0])
     np.testing.assert_allclose(
-        spread(known.std, roughness).ravel(), std + 0.3 * roughness.ravel() + 1e-4, rtol=1e-5
+        guess(known.std, roughness).ravel(), std + 0.3 * roughness.ravel() + 1e-4, rtol=1e-5
     )
     assert strata(roughness).ravel().tolist() == [0, 1]
 
@@ -282,7 +281,7 @@ def test_a_level_outside_the_table_is_refused(made):
 def test_the_errors_of_parts_add_up_to_those_of_the_scene(row, column):
     evidence, truth = seen(np.random.default_rng(9))
     there = np.random.default_rng(10).random(truth.shape) < 0.9
-    maps = evidence.mean - truth, spread(evidence.std, evidence.roughness), strata(evidence.roughness), there
+    maps = evidence.mean - truth, spread(evidence), strata(evidence.roughness), there
     whole = ErrorRatios.of(*maps)
     rows, columns = [(slice(0, n), slice(n, None)) for n in (row, column)]
     first, *others = [ErrorRatios.of(*(m[:, r, c] for m in maps)) for r in rows for c in columns]

@@ -24,7 +24,17 @@ def heights():
 HEIGHT = heights()
 HOMES = {
     "torch": {
-        *("memory", "degradation", "mixtures", "networks", "models", "posterior", "gathering", "inference"),
+        *(
+            "memory",
+            "degradation",
+            "mixtures",
+            "error_net",
+            "networks",
+            "models",
+            "posterior",
+            "gathering",
+            "inference",
+        ),
         *("training", "evaluation"),
     },
     "h5py": {"formats"},

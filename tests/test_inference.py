@@ -25,6 +25,7 @@ from pdenet_cli.summaries import MAPS, MEAN, Question, enlarged, roughness
 from pdenet_cli.tiling import Plan
 from tests.conftest import on_linux
 from tests.cubes import rewritten, written
+from tests.error_nets import error_net
 
 
 def make_model(scale=4, stages=1, kind=PDENet, **config):
@@ -33,7 +34,7 @@ def make_model(scale=4, stages=1, kind=PDENet, **config):
     chosen = dataclasses.replace(CONFIGS["tiny"], scale=scale, stages=stages, units=2, mask_start=0.6, **config)
     network = kind(chosen)
     spec = ModelSpec("pdenet", dataclasses.asdict(chosen), scale, {}, "test")
-    return Model(spec, network, "test")
+    return Model(spec, network, "test", errors=error_net())
 
 
 def scene(folder, bands=6, rows=19, columns=14, holes=False, dtype="f4"):

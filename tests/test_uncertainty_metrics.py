@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import spearmanr
 
 from pdenet_cli import CubeMeta
-from pdenet_cli.calibration import KEY, Calibration, ErrorRatios, spread, strata
+from pdenet_cli.calibration import KEY, Calibration, ErrorRatios, guess, strata
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation import uncertainty
@@ -172,7 +172,10 @@ def scene():
     there = rng.random(SHAPE) < 0.9
     there[:, :3] = False
     numbers[~there] = np.nan
-    cubes = [Cube(None, CubeMeta(*SHAPE, np.dtype(np.float32)), a) for a in (mean, std, roughness)]
+    cubes = [
+        Cube(None, CubeMeta(*SHAPE, np.dtype(np.float32)), a)
+        for a in (mean, std, roughness, guess(std, roughness))
+    ]
     truth = Cube(None, CubeMeta(*SHAPE, np.dtype(np.float32)), numbers)
     view = View(truth, Radiometry((0.001,), (0.0,), "test"), tuple(range(SHAPE[0])), Window(0, 0, *SHAPE[1:]))
     return view, EstimateMaps(*cubes), there, np.abs(mean - unit)
@@ -192,7 +195,7 @@ def test_coverage_and_width_are_counted_value_by_value(scene, calibration):
     view, maps, there, error = scene
     judged = assess(view, maps, calibration, 0.8)
     roughness = maps.roughness.array
-    half = np.array(calibration.at(0.8))[strata(roughness)] * spread(maps.std.array, roughness)
+    half = np.array(calibration.at(0.8))[strata(roughness)] * guess(maps.std.array, roughness)
     assert judged.values["interval coverage"] == pytest.approx((error <= half)[there].mean(), abs=1e-6)
     assert judged.values["interval unit width"] == pytest.approx(2 * half[there].mean(), rel=1e-5)
     assert judged.values["interval width"] == pytest.approx(2000 * half[there].mean(), rel=1e-5)

@@ -33,6 +33,13 @@ def calibrate(
             help="Widen until the level is proved for new scenes, not only met here.",
         ),
     ] = False,
+    learn_errors: Annotated[
+        bool,
+        typer.Option(
+            "--learn-errors",
+            help="First learn, beside the held-out quarters (--part lower-right), how large errors are.",
+        ),
+    ] = False,
     part: options.ComparedPart = "whole",
     samples: Annotated[
         int,
@@ -82,6 +89,7 @@ def calibrate(
             device=device,
             delta=delta,
             certify=certify,
+            learn=learn_errors,
             overwrite=overwrite,
             watch=watch,
             say=say,

@@ -101,6 +101,7 @@ def _lines(spec: Any) -> list[tuple[str, str]]:
         how = f"mean of {draws} draws" if draws else "every mask at 1"
         score = f"{spec.scores['psnr']:.2f} dB, {spec.gain:+.2f} over bicubic ({how})"
         rows.append(("score", f"{score}; {QUICK}"))
+    rows.append(("errors", _errors(spec)))
     rows.append(("intervals", _intervals(spec)))
     return [*rows, ("licence", spec.licence), ("pdenet", spec.version)]
 
@@ -121,6 +122,14 @@ def _intervals(spec: Any) -> str:
         return "not calibrated"
     met = f"{100 * made.level:g}% on {len(made.scenes)} scenes with {made.samples} samples ({made.ensemble})"
     return f"{met}; proved for new scenes like these: {made.certified_at(made.level):.1%} (δ {made.delta:g})"
+
+
+def _errors(spec: Any) -> str:
+    from pdenet_cli.models import ERRORS_KEY
+
+    told = spec.extra.get(ERRORS_KEY)
+    scenes = told.get("scenes") if isinstance(told, dict) else None
+    return f"learned from {len(scenes)} scenes" if isinstance(scenes, list) else "not learned"
 
 
 def _cubes(cubes: Any) -> Table:

@@ -31,8 +31,8 @@ def upscale(
         bool,
         typer.Option(
             "--with-uncertainty",
-            help="Also write the maps std, share and, if the model is calibrated, interval; pdenet uncertainty "
-            "makes other maps and a page.",
+            help="Also write the maps std, share and, if the model can tell them, error and interval; pdenet "
+            "uncertainty makes other maps and a page.",
         ),
     ] = False,
     seed: options.Seed = 0,
@@ -77,8 +77,8 @@ def uncertainty(
         list[str] | None,
         typer.Option(
             "--map",
-            help="std, share, interval, cv, angle, consistency, risk (with --tolerance). Repeat for more maps.",
-            show_default="std, share, and interval if the model is calibrated",
+            help="error, std, share, interval, cv, angle, consistency, risk (with --tolerance). Repeat for more.",
+            show_default="std, share, and error and interval if the model can tell them",
             metavar="MAP",
         ),
     ] = None,
@@ -132,6 +132,7 @@ def uncertainty(
 ) -> None:
     """Map how far each pixel of the finer cube can be trusted, per band and merged over the bands.
 
+    error: error to expect (root mean square), in the file's units
     std: standard deviation of the samples, in the file's units
     share: percentage of samples whose grey level differs from the mean's
     interval: two cubes that enclose --level of the true values, on average
@@ -140,7 +141,8 @@ def uncertainty(
     consistency: difference between the input and the degraded finer cube
     risk: probability of an error beyond --tolerance, percent
 
-    interval and risk need a calibrated model (see pdenet calibrate). Files are
+    error, interval and risk need a model that learned its errors and is
+    calibrated, as the shipped ones are (see pdenet calibrate). Files are
     named SCENE_MAP and SCENE_MAP_merged; a JSON report says what they show.
     """
     from pdenet_cli.summaries import Question

@@ -33,7 +33,7 @@ from pdenet_cli.evaluation.sparsification import (
     spearman,
 )
 from pdenet_cli.evaluation.view import View
-from pdenet_cli.summaries import FILE_UNITS, MEAN, STD, Map, Summary
+from pdenet_cli.summaries import FILE_UNITS, MEAN, STD, Summary
 
 ONE_SIGMA = 0.6827  # share of normal errors within one standard deviation
 FRACTION = "fraction"  # unit of a number from 0 to 1 that tables show as a percentage
@@ -89,6 +89,7 @@ AVERAGED = ("interval coverage", "interval width", "interval unit width")  # mea
 NAMES = tuple(measure.name for measure in MEASURES)
 
 ROUGHNESS = Summary("roughness", "roughness of the input", lambda evidence, _: evidence.roughness, "spread")
+SPREAD = Summary("spread", "scale of the errors", lambda evidence, _: spread(evidence), "spread", foresees=True)
 
 
 @dataclass(frozen=True)
@@ -98,11 +99,12 @@ class EstimateMaps:
     mean: Cube
     std: Cube
     roughness: Cube  # of the input, on the fine grid
+    spread: Cube  # half widths are multiples of it
 
     @property
     def outputs(self) -> list[tuple[Summary, Cube]]:
         """Each cube to be filled, with its summary."""
-        return [(MEAN, self.mean), (STD, self.std), (ROUGHNESS, self.roughness)]
+        return [(MEAN, self.mean), (STD, self.std), (ROUGHNESS, self.roughness), (SPREAD, self.spread)]
 
 
 @dataclass(frozen=True)
@@ -196,10 +198,7 @@ class _BandMaps:
     error: NDArray[np.float32]
     std: NDArray[np.float32]
     roughness: NDArray[np.float32]
-
-    @cached_property
-    def spread(self) -> Map:
-        return spread(self.std, self.roughness)
+    spread: NDArray[np.float32]
 
     @cached_property
     def stratum(self) -> Strata:
@@ -217,10 +216,9 @@ def _bands(truth: View, maps: EstimateMaps) -> Iterator[tuple[int, _BandMaps]]:
     for start in range(0, bands, some):
         stop = min(start + some, bands)
         target, there = truth.read(scene, range(start, stop))
-        cubes = (maps.mean, maps.std, maps.roughness)
-        mean, std, roughness = (cube.read(scene, slice(start, stop)) for cube in cubes)
+        mean, *others = (cube.read(scene, slice(start, stop)) for _, cube in maps.outputs)
         for i in range(stop - start):
-            yield truth.bands[start + i], _BandMaps(there[i], mean[i] - target[i], std[i], roughness[i])
+            yield truth.bands[start + i], _BandMaps(there[i], mean[i] - target[i], *(other[i] for other in others))
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from pdenet_cli.models import (
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.progress import Say, Watch, WatchTiles
 from pdenet_cli.report import hashes
+from pdenet_cli.tools.learn_errors import with_learned_errors
 from pdenet_cli.tools.truths import TruthSettings, first_repeated, open_truth, trained_on, truth_view
 
 
@@ -59,11 +60,15 @@ def calibrate(
     device: str = "auto",
     delta: float = 0.1,
     certify: bool = False,
+    learn: bool = False,
     overwrite: bool = False,
     watch: Watch = lambda text, done, total: None,
     say: Say = lambda text: None,
 ) -> Calibrated:
-    """Write `model` to `output` with intervals calibrated on `scenes`; scenes that fail are left out."""
+    """Write `model` to `output` with intervals calibrated on `scenes`; scenes that fail are left out.
+
+    `learn`: before that, it learns from what is not held out of the scenes how large its errors are.
+    """
     started = time.monotonic()
     level = LEVEL if settings.level is None else settings.level
     refuse_hopeless(len(scenes), level, delta, certify)
@@ -77,6 +82,9 @@ def calibrate(
     posterior = _posterior(source, samples, seed, device, settings)
     trained_for = posterior.model.spec.training_degradation()
     degradation = settings.degradation(trained_for)
+    if learn:
+        made_wise = with_learned_errors(posterior, scenes, degradation, settings, watch)
+        posterior = Posterior(made_wise, samples, seed, posterior.ensemble, posterior.most_mixtures)
     known, failed = _measure_scenes(scenes, posterior, degradation, settings, watch, say, certify=certify)
     ratios = [own for _, own in known]
     made = Calibration.fit(
@@ -195,6 +203,6 @@ def _scene_ratios(
     with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
         truth = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands, say=say)
         low = make_coarse(truth, degradation, posterior.seed, settings.memory, alone=settings.alone)
-        maps = EstimateMaps(*(scratch_cube(Path(folder), low, spec.scale) for _ in range(3)))
+        maps = EstimateMaps(*(scratch_cube(Path(folder), low, spec.scale) for _ in range(4)))
         sharpen_coarse(low, posterior, maps.outputs, settings.memory, watch, say)
         return error_ratios_of(truth, maps)

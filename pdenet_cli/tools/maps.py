@@ -19,7 +19,7 @@ from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.summaries import FILE_UNITS, MAPS, MEAN, Question, Summary
 from pdenet_cli.survey import Survey
 
-DEFAULT_MAPS = ("std", "share")  # and interval, if the model is calibrated
+DEFAULT_MAPS = ("std", "share")  # and error or interval, if the model can tell them
 UNIT_TEXTS = {"value": FILE_UNITS, "spread": FILE_UNITS, "percent": "percent", "degrees": "degrees"}
 REPORT_LEVELS = {"percent": (1, 2, 5, 10, 20, 50), "degrees": (0.1, 0.2, 0.5, 1, 2, 5)}
 SPREAD_LEVELS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # as shares of the 0..1 range
@@ -135,6 +135,8 @@ class Maps:
         }
 
     def _default_names(self) -> Iterator[str]:
+        if self.posterior.model.errors is not None:
+            yield "error"
         yield from DEFAULT_MAPS
         if self.calibration is not None:
             yield "interval"
@@ -156,6 +158,9 @@ class Maps:
             raise UsageError("--map risk needs --tolerance, the largest acceptable error.")
         if summary.name == "risk" and not np.isfinite(q.tolerance or 0):
             raise UsageError(f"--tolerance {q.tolerance:g}: must be a finite number.")
+        if summary.needs == "errors" and model.errors is None:
+            way = "Run pdenet calibrate --learn-errors first"
+            raise ModelError(f"{model.name} has not learned how large its errors are. {way}.")
         if summary.needs == "calibration":
             if self.calibration is None:
                 wanted = summary.name.split("_")[0]

@@ -15,7 +15,7 @@ from pdenet_cli.formats.output import write_whole
 from pdenet_cli.pages.uncertainty import Facts, MapFacts, from_cubes, picture_from_cube
 from pdenet_cli.report import Report
 
-PAGE_PRIORITY = ("risk", "interval", "std", "cv", "angle", "consistency", "share")
+PAGE_PRIORITY = ("risk", "interval", "error", "std", "cv", "angle", "consistency", "share")
 """The maps in the order of the page, which shows the first of them that was made."""
 
 

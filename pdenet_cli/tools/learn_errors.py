@@ -1,0 +1,87 @@
+"""`pdenet calibrate --learn-errors`: a model learns how large its errors are, beside the held-out quarters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pdenet_cli.degradation import Degradation
+from pdenet_cli.errors import PdenetError, UsageError
+from pdenet_cli.evaluation.lessons import lessons_of, places
+from pdenet_cli.evaluation.trial import Coarse, make_coarse, scratch_cube, sharpen_coarse
+from pdenet_cli.evaluation.uncertainty import EstimateMaps
+from pdenet_cli.models import ERRORS_KEY, Model
+from pdenet_cli.posterior import Posterior
+from pdenet_cli.progress import Watch, WatchTiles
+from pdenet_cli.tools.truths import TruthSettings, open_truth, truth_view
+from pdenet_cli.training.data import sha256_of
+from pdenet_cli.training.error_lessons import STEPS, Lessons, learn_errors
+
+
+def with_learned_errors(
+    posterior: Posterior,
+    scenes: Sequence[Path],
+    degradation: Degradation,
+    settings: TruthSettings,
+    watch: Watch,
+) -> Model:
+    """The model with an error network that has learned from the scenes, but for their held-out quarters.
+
+    Scenes that cannot be used are left out; UsageError if no other is there.
+    """
+    if settings.part == "whole":
+        way = "--part lower-right: errors are learned beside that quarter, intervals fitted on it"
+        raise UsageError(f"--learn-errors needs {way}.")
+    bare = _without_errors(posterior)
+    lessons: dict[Path, Lessons] = {}
+    first: PdenetError | None = None
+    for path in scenes:
+        try:
+            own = _lessons(path, bare, degradation, settings, partial(watch, f"{path.name}: errors"))
+        except PdenetError as error:  # told again, as a failed scene, when intervals are fitted
+            first = first or error
+        else:
+            lessons |= {} if own is None else {path: own}
+    if not lessons:
+        why = f" ({first})" if first else ""
+        raise UsageError(f"--learn-errors: no scene is large enough beside its held-out quarter{why}.")
+    learned = learn_errors(tuple(lessons.values()), posterior.seed, STEPS, partial(watch, "learning errors"))
+    told = {"scenes": [_fact(path, settings) for path in lessons], "steps": STEPS, "seed": posterior.seed}
+    spec = replace(bare.model.spec, extra={**bare.model.spec.extra, ERRORS_KEY: told})
+    return replace(bare.model, spec=spec, errors=learned.to(posterior.device))
+
+
+def _without_errors(posterior: Posterior) -> Posterior:
+    """The same posterior of a model that has not learned how large its errors are."""
+    model = replace(posterior.model, errors=None)
+    return Posterior(model, len(posterior), posterior.seed, posterior.ensemble, posterior.most_mixtures)
+
+
+def _lessons(
+    path: Path,
+    posterior: Posterior,
+    degradation: Degradation,
+    settings: TruthSettings,
+    watch: WatchTiles,
+) -> Lessons | None:
+    """Patches of a scene outside its held-out quarter; None if it has no room for one."""
+    spec = posterior.model.spec
+    with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
+        quarter = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands)
+        low = make_coarse(quarter, degradation, posterior.seed, settings.memory)
+        if not places(low, posterior.seed):
+            return None
+        whole = Coarse(low.cube, low.cube.meta.window)
+        maps = EstimateMaps(*(scratch_cube(Path(folder), whole, spec.scale) for _ in range(4)))
+        sharpen_coarse(whole, posterior, maps.outputs, settings.memory, watch)
+        return lessons_of(quarter, low, maps, posterior.seed)
+
+
+def _fact(path: Path, settings: TruthSettings) -> dict[str, Any]:
+    """How a scene is known again."""
+    with open_truth(path, replace(settings, bands=None)) as cube:
+        return {"name": path.name, "sha256": sha256_of(cube), "shape": list(cube.meta.shape())}

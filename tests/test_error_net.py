@@ -1,0 +1,286 @@
+"""How large errors will be: what the network sees, how it learns, and what users get of it."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pdenet_cli import Posterior, sharpen
+from pdenet_cli import error_net as room
+from pdenet_cli.calibration import Calibration, guess, spread
+from pdenet_cli.cube import Cube, CubeMeta, Window
+from pdenet_cli.degradation import Degradation
+from pdenet_cli.error_net import MARGIN, Clues, ErrorNet
+from pdenet_cli.errors import ModelError, UsageError
+from pdenet_cli.evaluation.lessons import places
+from pdenet_cli.evaluation.trial import Coarse
+from pdenet_cli.formats import open_cube
+from pdenet_cli.models import ERRORS_KEY, load_model, read_header, save_model
+from pdenet_cli.summaries import ERROR, Evidence
+from pdenet_cli.tools import learn_errors as tool
+from pdenet_cli.tools.calibrate import calibrate
+from pdenet_cli.tools.truths import TruthSettings, trained_on
+from pdenet_cli.training.error_lessons import Lessons, learn_errors
+from tests.cubes import written
+from tests.error_nets import error_net
+
+SCALES = st.sampled_from([2, 3, 4, 8])
+
+
+def known(rows, columns, scale, bands=2, seed=0):
+    """What is known of a scene, as `ErrorNet.expected` takes it."""
+    rng = np.random.default_rng(seed)
+    low = rng.random((bands, rows, columns), np.float32)
+    mean, std, first = rng.random((3, bands, scale * rows, scale * columns), np.float32)
+    return low, mean, 0.05 * std, 0.05 * first + 0.06
+
+
+@settings(max_examples=15, deadline=None)
+@given(scale=SCALES, row=st.integers(0, 25), column=st.integers(0, 25), rows=st.integers(1, 5))
+def test_a_window_with_its_margin_gives_what_the_whole_scene_gives(scale, row, column, rows):
+    network, scene = error_net(), Window(0, 0, 30, 30)
+    maps = known(30, 30, scale)
+    core = Window(row, column, rows, 5)
+    around = core.grown(MARGIN, within=scene)
+    low, *fine = maps
+    part = (low[:, *around.slices], *(array[:, *around.scaled(scale).slices] for array in fine))
+    cut = network.expected(scale, *part)[:, *core.relative_to(around).scaled(scale).slices]
+    whole = network.expected(scale, *maps)[:, *core.scaled(scale).slices]
+    np.testing.assert_allclose(cut, whole, rtol=1e-4)
+
+
+def test_a_margin_one_pixel_smaller_is_not_enough():
+    network, maps = error_net(), known(30, 30, 4)
+    changed = [array.copy() for array in maps]
+    changed[0][:, 15 - MARGIN, 15] += 0.5
+    before, after = (network.expected(4, *some)[:, 60:64, 60:64] for some in (maps, changed))
+    assert np.abs(after / before - 1).max() > 1e-7
+
+
+def test_blocks_and_bands_one_by_one_give_what_all_at_once_give(monkeypatch):
+    network, maps = error_net(), known(40, 37, 2, bands=5)
+    whole = network.expected(2, *maps)
+    monkeypatch.setattr(room, "BLOCK_SIDE", 8)
+    np.testing.assert_allclose(network.expected(2, *maps), whole, rtol=1e-4)
+
+
+@given(scale=SCALES, turns=st.integers(0, 3), mirrored=st.booleans())
+@settings(max_examples=12, deadline=None)
+def test_a_turned_scene_has_turned_clues(scale, turns, mirrored):
+    def turned(image):
+        image = image.flip(-1) if mirrored else image
+        return image.rot90(turns, (-2, -1)).contiguous()
+
+    tensors = [torch.from_numpy(array) for array in known(9, 9, scale)]
+    plain, other = Clues.of(scale, *tensors), Clues.of(scale, *map(turned, tensors))
+    torch.testing.assert_close(other.coarse, turned(plain.coarse), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(other.fine, turned(plain.fine), atol=1e-4, rtol=1e-4)
+
+
+def test_twice_the_light_is_twice_the_error():
+    network, maps = error_net(), known(12, 12, 4)
+    once, twice = network.expected(4, *maps), network.expected(4, *(2 * array for array in maps))
+    np.testing.assert_allclose(twice, 2 * once, rtol=1e-4)
+
+
+def test_an_untaught_network_leaves_the_guess():
+    *others, first = known(6, 6, 4)
+    np.testing.assert_array_equal(ErrorNet().expected(4, *others, first), first)
+
+
+def test_it_learns_how_large_errors_are_from_what_it_sees():
+    rng = np.random.default_rng(0)
+    low, mean, std, first = (torch.from_numpy(array) for array in known(8, 8, 2, bands=400))
+    low[::2] = low[::2].mean((1, 2), keepdim=True)  # every second patch is smooth: its errors are a fifth as large
+    clues = Clues.of(2, low, mean, std, first)
+    true = np.where(np.arange(400) % 2, 1.5, 0.3)[:, None, None]
+    ratios = torch.from_numpy(np.abs(true * rng.standard_normal(first.shape)).astype(np.float32))
+    ratios[:, :3, :2] = float("nan")  # not known: must not spoil the rest
+    network = learn_errors([Lessons(clues, ratios)], seed=0, steps=150)
+    with torch.no_grad():
+        factors = network(clues).exp().mean((1, 2))
+    assert float(factors[::2].mean()) == pytest.approx(0.3, rel=0.2)
+    assert float(factors[1::2].mean()) == pytest.approx(1.5, rel=0.2)
+
+
+def test_the_same_seed_teaches_the_same():
+    clues = Clues.of(2, *(torch.from_numpy(array) for array in known(6, 6, 2, bands=20)))
+    lessons = [Lessons(clues, torch.full_like(clues.fine[:, 0], 2))]
+    one, other, third = (learn_errors(lessons, seed, steps=3) for seed in (1, 1, 2))
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+    assert not torch.equal(one.last.weight, third.last.weight)
+
+
+def test_the_expected_error_takes_the_place_of_the_guess():
+    low, mean, std, first = known(4, 4, 2)
+    samples = np.stack((mean - std, mean + std))
+    evidence = Evidence(samples, low, np.full_like(low, 0.02), 2)
+    np.testing.assert_array_equal(spread(evidence), guess(evidence.std, evidence.roughness))
+    np.testing.assert_array_equal(spread(dataclasses.replace(evidence, expected=first)), first)
+
+
+@given(rows=st.integers(2, 40), columns=st.integers(2, 40), top=st.integers(0, 39), left=st.integers(0, 39))
+def test_lessons_never_touch_the_held_out_quarter(rows, columns, top, left):
+    low = np.zeros((1, rows, columns), np.float32)
+    quarter = Window(min(top, rows - 1), min(left, columns - 1), max(1, rows - top), max(1, columns - left))
+    coarse = Coarse(Cube(None, CubeMeta(*low.shape, low.dtype), low), quarter)
+    for place in places(coarse, 0):
+        assert not place.overlaps(quarter)
+        assert place.grown(0, within=coarse.cube.meta.window) == place
+
+
+# What users get of it.
+
+
+@pytest.fixture(scope="module")
+def truths(tmp_path_factory):
+    """Scenes whose every second 12 rows are rough."""
+    folder = tmp_path_factory.mktemp("truths")
+    paths = []
+    for i in range(3):
+        rng = np.random.default_rng(i)
+        y, x = np.mgrid[:64, :64] / 9
+        waves = np.stack([0.5 + 0.2 * np.sin(x + b) * np.cos(y - i) for b in range(4)])
+        rough = np.arange(64) // 12 % 2
+        waves += 0.15 * rough[:, None] * rng.standard_normal(waves.shape)
+        waves[:, :3, :3] = np.nan
+        paths.append(written(folder / f"truth{i}.hdr", waves.clip(0.01, 1).astype("<f4")))
+    return paths
+
+
+@pytest.fixture(scope="module")
+def wise(models, truths, tmp_path_factory):
+    """A small model that has learned its errors in a few steps."""
+    output = tmp_path_factory.mktemp("wise") / "wise.safetensors"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tool, "STEPS", 120)
+        asked = TruthSettings(part="lower-right")
+        calibrate(str(models / "pdenet.safetensors"), truths, output, asked, samples=4, learn=True)
+    return output
+
+
+def test_the_command_teaches_a_model_its_errors(pdenet, models, truths, tmp_path, monkeypatch):
+    monkeypatch.setattr(tool, "STEPS", 2)
+    output = tmp_path / "taught.safetensors"
+    words = ("--part", "lower-right", "--samples", 2, "--learn-errors", "-o", output)
+    ran = pdenet("calibrate", models / "pdenet.safetensors", *truths[:2], *words)
+    assert ran.returncode == 0, ran.stderr
+    assert load_model(output).errors is not None
+    assert "learned from 2 scenes" in pdenet("models", "show", output).stdout
+
+
+def test_what_was_learned_is_in_the_file(wise, truths):
+    spec = read_header(wise).spec
+    told = spec.extra[ERRORS_KEY]
+    assert told["steps"] == 120
+    assert [fact["name"] for fact in told["scenes"]] == [path.name for path in truths]
+    assert json.dumps(told)
+    # Their quarters are as good as new to it, the whole scenes are not.
+    assert trained_on(truths[0], TruthSettings(), [spec]) == [True]
+    assert trained_on(truths[0], TruthSettings(part="lower-right"), [spec]) == [False]
+
+
+def test_learned_errors_are_kept_when_a_model_is_calibrated_again(wise, truths, tmp_path):
+    output = tmp_path / "again.safetensors"
+    calibrate(str(wise), truths[:1], output, TruthSettings(part="lower-right"), samples=3)
+    before, after = load_model(wise).errors.state_dict(), load_model(output).errors.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_learned_errors_rank_better_and_still_hold_the_level(pdenet, models, wise, truths, tmp_path):
+    plain = tmp_path / "plain.safetensors"
+    calibrate(str(models / "pdenet.safetensors"), truths, plain, TruthSettings(part="lower-right"), samples=4)
+    words = ("--uncertainty", "--part", "lower-right", "--samples", 4, "--json")
+    ran = pdenet("evaluate", "--model", plain, "--model", wise, *words, *truths)
+    assert ran.returncode == 0, ran.stderr
+    ranked, held = {}, {}
+    for scene in json.loads(ran.stdout)["scenes"]:
+        for name, told in scene["uncertainty"].items():
+            ranked.setdefault(name, []).append(told["values"]["interval AUSE/random"])
+            held.setdefault(name, []).append(told["values"]["interval coverage"])
+    assert np.mean(ranked["wise"]) < np.mean(ranked["plain"])
+    assert np.mean(held["wise"]) == pytest.approx(0.9, abs=0.03)
+
+
+def test_the_map_of_errors_is_in_the_units_of_the_file(pdenet, wise, scene, tmp_path):
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "maps", "--model", wise, "--samples", 4, "--map", "error")
+    assert ran.returncode == 0, ran.stderr
+    with open_cube(tmp_path / "maps" / "scene_error.hdr") as bands:
+        errors = bands.read()
+        assert bands.meta.reflectance_scale == 10000
+    with open_cube(tmp_path / "maps" / "scene_error_merged.hdr") as cube:
+        merged = cube.read()
+    inside = np.isfinite(merged[0])
+    assert not inside[:24, :24].any()  # nodata
+    assert errors[:, inside].min() > 0
+    with open_cube(scene) as cube:
+        reflectance = np.where(cube.read() == -999, np.float32(np.nan), cube.read() / np.float32(10000))
+    unscaled = sharpen(reflectance, Posterior(load_model(wise), 4), maps=("error",))
+    np.testing.assert_allclose(errors, 10000 * unscaled["error"], rtol=1e-3)
+    np.testing.assert_allclose(merged[0][inside], np.sqrt((errors[:, inside] ** 2).mean(0)), rtol=1e-4)
+
+
+def test_errors_are_a_default_map_of_a_model_that_knows_them(pdenet, wise, models, scene, tmp_path):
+    for model, expected in ((wise, True), (models / "calibrated.safetensors", False)):
+        folder = tmp_path / model.stem
+        ran = pdenet("uncertainty", scene, "-o", folder, "--model", model, "--samples", 4, "--no-page")
+        assert ran.returncode == 0, ran.stderr
+        assert (folder / "scene_error.hdr").exists() is expected
+
+
+def test_a_model_that_does_not_know_its_errors_says_what_to_do(pdenet, models, scene, tmp_path):
+    model = models / "calibrated.safetensors"
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "maps", "--model", model, "--map", ERROR.name)
+    assert ran.returncode == ModelError.exit_code
+    assert "pdenet calibrate --learn-errors" in ran.stderr
+
+
+def test_whole_scenes_leave_nothing_to_learn_from(models, truths, tmp_path):
+    with pytest.raises(UsageError, match="--learn-errors needs --part lower-right"):
+        calibrate(
+            str(models / "pdenet.safetensors"), truths, tmp_path / "no.safetensors", TruthSettings(), learn=True
+        )
+    assert not (tmp_path / "no.safetensors").exists()
+
+
+def test_a_scene_that_cannot_be_read_is_left_out_of_the_lessons(models, truths, tmp_path, monkeypatch):
+    monkeypatch.setattr(tool, "STEPS", 2)
+    broken = tmp_path / "broken.hdr"
+    broken.write_text("ENVI\n")
+    asked = TruthSettings(part="lower-right")
+    model, output = str(models / "pdenet.safetensors"), tmp_path / "out.safetensors"
+    done = calibrate(model, [broken, truths[0]], output, asked, samples=2, learn=True)
+    assert list(done.failed) == [str(broken)]
+    assert len(read_header(output).spec.extra[ERRORS_KEY]["scenes"]) == 1
+    with pytest.raises(UsageError, match="no scene is large enough"):
+        calibrate(model, [broken], tmp_path / "none.safetensors", asked, samples=2, learn=True)
+
+
+def test_damaged_weights_of_the_error_network_are_refused_in_a_line(wise, tmp_path):
+    model = load_model(wise)
+    model.errors.last = torch.nn.Conv2d(3, 2, 1)
+    save_model(tmp_path / "damaged.safetensors", model)
+    with pytest.raises(ModelError, match=r"errors\.last"):
+        load_model(tmp_path / "damaged.safetensors")
+
+
+@pytest.mark.parametrize("told", [None, 7, {}, {"scenes": 3}, {"scenes": ["a"]}])
+def test_an_odd_record_of_the_lessons_does_no_harm(wise, told):
+    spec = read_header(wise).spec
+    odd = dataclasses.replace(spec, extra={**spec.extra, ERRORS_KEY: told})
+    assert list(odd.training_cubes()) == []
+    assert Calibration.of(odd) is not None
+
+
+def test_noise_is_learned_where_it_is_asked_for(models, truths, tmp_path, monkeypatch):
+    seen, real = [], tool.make_coarse
+    monkeypatch.setattr(tool, "make_coarse", lambda *words, **more: seen.append(words[1]) or real(*words, **more))
+    monkeypatch.setattr(tool, "STEPS", 2)
+    model, output = str(models / "pdenet.safetensors"), tmp_path / "n.safetensors"
+    asked = TruthSettings(part="lower-right", noise=0.01)
+    calibrate(model, truths[:1], output, asked, samples=2, learn=True)
+    assert seen == [Degradation(4, noise=0.01)]
