@@ -238,8 +238,8 @@ class Calibration:
             return sentence
         return (
             f"{sentence} For {parts} of these scenes only the quarter held out from training was used. If the "
-            "model was trained on the rest of them, new scenes will be less familiar to it. Treat this as an "
-            "indication, not a proof."
+            "model, or its sense of errors, was trained on the rest of them, new scenes will be less familiar to "
+            "it. Treat this as an indication, not a proof."
         )
 
     @property

@@ -33,7 +33,7 @@ COARSE, FINE = 7, 3  # number of clues on each grid, without the 1
 WIDTH, LAYERS = 16, 5
 NEAR, FAR = 3, 5  # sides, in input pixels, of the surroundings that a pixel is compared with
 MOST = 6.0  # a clue's largest absolute value
-CORRECTION = 3.0  # largest absolute value of the logarithm of expected / spread
+CORRECTION = 2.0  # largest absolute value of the logarithm of expected / spread
 MARGIN = FAR // 2 + LAYERS + 1  # input pixels on each side that a value depends on: the last one to interpolate
 BLOCK_SIDE = 512  # fine pixels: what is computed of one band of a block stays in the cache
 

@@ -75,8 +75,9 @@ class ObservedTile:
             measured=self.radiometry.measured(bands[span.crop]),
             inside=wide.relative_to(near),
         )
+        # Without data, both are anything: it is not shown. But intervals divide by what is expected.
         unexplained = self._unexplained(around) if known else np.zeros_like(around.low)
-        expected = self._expected(around) if known else np.zeros_like(around.mean)
+        expected = self._expected(around) if known else np.ones_like(around.roughness)
         return around.cropped(tile.core.relative_to(wide), unexplained, expected), fine_there
 
     def _unexplained(self, evidence: Evidence) -> Map | None:

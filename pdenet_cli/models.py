@@ -97,16 +97,19 @@ class ModelSpec:
         Each with the scale of that training, None if it is not known: what was held out depends on it.
         """
         yield from ((self.scale, fact) for fact in self.data)
-        learned: Any = self.extra.get(ERRORS_KEY)
-        scenes = learned.get("scenes") if isinstance(learned, dict) else None
-        known = [fact for fact in scenes if isinstance(fact, dict)] if isinstance(scenes, list) else []
-        yield from ((self.scale, fact) for fact in known)
+        yield from ((self.scale, fact) for fact in self.error_lessons())
         began: Any = self.began_with
         while isinstance(began, dict) and began:
             data, scale = began.get("data"), began.get("scale")
             then = scale if isinstance(scale, int) and scale > 1 else None
             yield from ((then, fact) for fact in data if isinstance(fact, dict)) if isinstance(data, list) else ()
             began = began.get("began_with")
+
+    def error_lessons(self) -> list[Mapping[str, Any]]:
+        """The cubes that its error network was trained on, apart from their held-out quarters."""
+        told: Any = self.extra.get(ERRORS_KEY)
+        scenes = told.get("scenes") if isinstance(told, dict) else None
+        return [fact for fact in scenes if isinstance(fact, dict)] if isinstance(scenes, list) else []
 
     def training_degradation(self) -> Degradation:
         """The degradation of its training cubes."""

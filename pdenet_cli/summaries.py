@@ -97,7 +97,9 @@ class Evidence:
         return fine if self.inside is None else fine[:, *self.inside.scaled(self.scale).slices]
 
     def cropped(self, window: Window, unexplained: Map | None = None, expected: Map | None = None) -> Evidence:
-        """The same about a part of the tile, a window of its input pixels, and two maps more of the whole tile."""
+        """The same about a part of the tile, a window of its input pixels; further maps are of all of the tile."""
+        unexplained = self.unexplained if unexplained is None else unexplained
+        expected = self.expected if expected is None else expected
         own, fine = window.slices, window.scaled(self.scale).slices
         inside = window if self.inside is None else window.moved(self.inside.row, self.inside.column)
         part = replace(

@@ -15,12 +15,12 @@ from pdenet_cli.calibration import Calibration, guess, spread
 from pdenet_cli.cube import Cube, CubeMeta, Window
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.error_net import MARGIN, Clues, ErrorNet
-from pdenet_cli.errors import ModelError, UsageError
+from pdenet_cli.errors import FormatError, ModelError, UsageError
 from pdenet_cli.evaluation.lessons import places
 from pdenet_cli.evaluation.trial import Coarse
 from pdenet_cli.formats import open_cube
 from pdenet_cli.models import ERRORS_KEY, load_model, read_header, save_model
-from pdenet_cli.summaries import ERROR, Evidence
+from pdenet_cli.summaries import ERROR, Evidence, Question
 from pdenet_cli.tools import learn_errors as tool
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.truths import TruthSettings, trained_on
@@ -146,20 +146,32 @@ def truths(tmp_path_factory):
         y, x = np.mgrid[:64, :64] / 9
         waves = np.stack([0.5 + 0.2 * np.sin(x + b) * np.cos(y - i) for b in range(4)])
         rough = np.arange(64) // 12 % 2
-        waves += 0.15 * rough[:, None] * rng.standard_normal(waves.shape)
+        texture = rng.standard_normal((4, 13, 13)).repeat(5, 1).repeat(5, 2)[:, :64, :64]
+        waves += 0.15 * rough[:, None] * texture
         waves[:, :3, :3] = np.nan
         paths.append(written(folder / f"truth{i}.hdr", waves.clip(0.01, 1).astype("<f4")))
     return paths
 
 
 @pytest.fixture(scope="module")
-def wise(models, truths, tmp_path_factory):
-    """A small model that has learned its errors in a few steps."""
+def sane(models, tmp_path_factory):
+    """A small model that adds little to an enlarged scene: its errors are not absurd."""
+    model = load_model(models / "pdenet.safetensors")
+    for tail in model.network.tails():
+        tail *= 0.05
+    output = tmp_path_factory.mktemp("sane") / "sane.safetensors"
+    save_model(output, model)
+    return output
+
+
+@pytest.fixture(scope="module")
+def wise(sane, truths, tmp_path_factory):
+    """The same after it has learned its errors in a few steps."""
     output = tmp_path_factory.mktemp("wise") / "wise.safetensors"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tool, "STEPS", 120)
         asked = TruthSettings(part="lower-right")
-        calibrate(str(models / "pdenet.safetensors"), truths, output, asked, samples=4, learn=True)
+        calibrate(str(sane), truths, output, asked, samples=4, learn=True)
     return output
 
 
@@ -191,9 +203,9 @@ def test_learned_errors_are_kept_when_a_model_is_calibrated_again(wise, truths, 
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_learned_errors_rank_better_and_still_hold_the_level(pdenet, models, wise, truths, tmp_path):
+def test_learned_errors_rank_better_and_still_hold_the_level(pdenet, sane, wise, truths, tmp_path):
     plain = tmp_path / "plain.safetensors"
-    calibrate(str(models / "pdenet.safetensors"), truths, plain, TruthSettings(part="lower-right"), samples=4)
+    calibrate(str(sane), truths, plain, TruthSettings(part="lower-right"), samples=4)
     words = ("--uncertainty", "--part", "lower-right", "--samples", 4, "--json")
     ran = pdenet("evaluate", "--model", plain, "--model", wise, *words, *truths)
     assert ran.returncode == 0, ran.stderr
@@ -247,6 +259,33 @@ def test_whole_scenes_leave_nothing_to_learn_from(models, truths, tmp_path):
     assert not (tmp_path / "no.safetensors").exists()
 
 
+def test_what_was_learned_from_scenes_certifies_nothing_on_them(models, truths, tmp_path):
+    asked, output = TruthSettings(part="lower-right", level=0.3), tmp_path / "no.safetensors"
+    model = str(models / "pdenet.safetensors")
+    with pytest.raises(UsageError, match="certify on other scenes"):
+        calibrate(model, truths, output, asked, delta=0.5, certify=True, learn=True)
+
+
+def test_a_scene_without_data_beside_its_quarter_teaches_nothing(models, tmp_path, monkeypatch):
+    pixels = np.random.default_rng(0).random((3, 64, 64)).astype("<f4")
+    pixels[:, :40] = np.nan
+    pixels[:, :, :32] = np.nan
+    empty, asked = written(tmp_path / "empty.hdr", pixels), TruthSettings(part="lower-right")
+    with pytest.raises(UsageError, match="no scene has pixels beside"):
+        calibrate(str(models / "pdenet.safetensors"), [empty], tmp_path / "m.safetensors", asked, learn=True)
+
+
+def test_a_tile_without_data_has_no_error_and_no_risk(wise):
+    pixels = np.random.default_rng(0).random((3, 30, 30)).astype("<f4")
+    pixels[:, :, :20] = np.nan
+    question = Question(tolerance=0.1)
+    posterior = Posterior(load_model(wise), 4)
+    maps = sharpen(pixels, posterior, maps=("error", "risk", "consistency"), question=question, memory=4_000_000)
+    for name in ("error", "risk", "consistency"):
+        assert np.isnan(maps[name][:, :, :80]).all()
+        assert np.isfinite(maps[name][:, :, 80:]).all()
+
+
 def test_a_scene_that_cannot_be_read_is_left_out_of_the_lessons(models, truths, tmp_path, monkeypatch):
     monkeypatch.setattr(tool, "STEPS", 2)
     broken = tmp_path / "broken.hdr"
@@ -256,7 +295,7 @@ def test_a_scene_that_cannot_be_read_is_left_out_of_the_lessons(models, truths, 
     done = calibrate(model, [broken, truths[0]], output, asked, samples=2, learn=True)
     assert list(done.failed) == [str(broken)]
     assert len(read_header(output).spec.extra[ERRORS_KEY]["scenes"]) == 1
-    with pytest.raises(UsageError, match="no scene is large enough"):
+    with pytest.raises(FormatError, match=r"broken\.hdr"):
         calibrate(model, [broken], tmp_path / "none.safetensors", asked, samples=2, learn=True)
 
 
@@ -283,4 +322,4 @@ def test_noise_is_learned_where_it_is_asked_for(models, truths, tmp_path, monkey
     model, output = str(models / "pdenet.safetensors"), tmp_path / "n.safetensors"
     asked = TruthSettings(part="lower-right", noise=0.01)
     calibrate(model, truths[:1], output, asked, samples=2, learn=True)
-    assert seen == [Degradation(4, noise=0.01)]
+    assert seen == [Degradation(4, noise=0.01), Degradation(4, noise=np.hypot(0.01, tool.NOISES[0]))]

@@ -30,8 +30,8 @@ def say(text: str) -> None:
 
 @contextmanager
 def tile_progress() -> Iterator[Watch]:
-    """A progress bar on a terminal: a function that is told what is being done, tiles done, and tiles in all."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("tile {task.completed}/{task.total}"))
+    """A progress bar on a terminal: a function that is told what is done, how much of it, and of how much."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
         task = progress.add_task("", total=None)
         yield lambda text, done, total: progress.update(

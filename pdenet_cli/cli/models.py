@@ -125,11 +125,8 @@ def _intervals(spec: Any) -> str:
 
 
 def _errors(spec: Any) -> str:
-    from pdenet_cli.models import ERRORS_KEY
-
-    told = spec.extra.get(ERRORS_KEY)
-    scenes = told.get("scenes") if isinstance(told, dict) else None
-    return f"learned from {len(scenes)} scenes" if isinstance(scenes, list) else "not learned"
+    scenes = len(spec.error_lessons())
+    return f"learned from {scenes} scene{'s' if scenes > 1 else ''}" if scenes else "not learned"
 
 
 def _cubes(cubes: Any) -> Table:

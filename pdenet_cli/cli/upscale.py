@@ -141,8 +141,8 @@ def uncertainty(
     consistency: difference between the input and the degraded finer cube
     risk: probability of an error beyond --tolerance, percent
 
-    error, interval and risk need a model that learned its errors and is
-    calibrated, as the shipped ones are (see pdenet calibrate). Files are
+    interval and risk need a calibrated model, error one that has learned its
+    errors; the shipped models are both (see pdenet calibrate). Files are
     named SCENE_MAP and SCENE_MAP_merged; a JSON report says what they show.
     """
     from pdenet_cli.summaries import Question

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 import torch
@@ -16,10 +17,14 @@ from pdenet_cli.training.error_lessons import Lessons
 
 PLACES, BANDS_EACH = 96, 6  # patches of a scene: this many places, and at each this many bands
 PATCH = 12  # their side in input pixels, at most half of the scene's
+TRIES = 20  # for each place, to find one outside the held-out part
 
 
-def lessons_of(held_out: View, low: Coarse, maps: EstimateMaps, seed: int) -> Lessons:
-    """Lessons from the scene around `held_out`: `low` is all of it degraded, `maps` what was made of that."""
+def lessons_of(held_out: View, low: Coarse, maps: EstimateMaps, seed: int) -> Lessons | None:
+    """Lessons from the scene around `held_out`: `low` is all of it degraded, `maps` what was made of that.
+
+    None if there is no room beside `held_out`, or no data.
+    """
     scale = held_out.part.rows // low.part.rows
     truth = held_out.with_surroundings(scale)
     generator = np.random.default_rng(seed)
@@ -28,6 +33,9 @@ def lessons_of(held_out: View, low: Coarse, maps: EstimateMaps, seed: int) -> Le
         _patch(truth, low, maps, scale, place, sorted(generator.choice(every, count, replace=False).tolist()))
         for place in places(low, seed)
     ]
+    patches = [patch for patch in patches if bool(patch.ratios.isfinite().any())]
+    if not patches:
+        return None
     coarse, fine = (torch.cat([getattr(patch.clues, name) for patch in patches]) for name in ("coarse", "fine"))
     return Lessons(Clues(coarse, fine), torch.cat([patch.ratios for patch in patches]))
 
@@ -36,14 +44,11 @@ def places(low: Coarse, seed: int) -> list[Window]:
     """Windows of the input at random places that do not touch the held-out part; none where there is no room."""
     rows, columns = low.cube.meta.rows, low.cube.meta.columns
     side = Window(0, 0, *(max(1, min(PATCH, length // 2)) for length in (rows, columns)))
-    corners = [
-        corner
-        for row in range(rows - side.rows + 1)
-        for column in range(columns - side.columns + 1)
-        if not (corner := side.moved(row, column)).overlaps(low.part)
-    ]
-    chosen = np.random.default_rng(seed).integers(len(corners), size=PLACES) if corners else ()
-    return [corners[i] for i in chosen]
+    generator = np.random.default_rng(seed)
+    last = rows - side.rows + 1, columns - side.columns + 1
+    corners = generator.integers(last, size=(TRIES * PLACES, 2)).tolist()
+    tried = (side.moved(*corner) for corner in corners)
+    return list(islice((place for place in tried if not place.overlaps(low.part)), PLACES))
 
 
 def _patch(
@@ -59,4 +64,4 @@ def _patch(
     ratios = np.where(there, np.abs(mean - target) / spread, np.float32(np.nan))
     inner = own.scaled(scale).slices
     seen = Clues(clues.coarse[..., *own.slices].half(), clues.fine[..., *inner].half())
-    return Lessons(seen, torch.from_numpy(ratios[:, *inner]))
+    return Lessons(seen, torch.from_numpy(ratios[:, *inner]).half())

@@ -74,6 +74,12 @@ def calibrate(
     refuse_hopeless(len(scenes), level, delta, certify)
     if twice := first_repeated(scenes, settings):
         raise UsageError(f"{twice} is given twice; the proof depends on the number of different scenes.")
+    if learn and certify:
+        way = "Learn first; then certify on other scenes"
+        raise UsageError(f"--certify with --learn-errors: what was learned from scenes certifies nothing. {way}.")
+    if learn and settings.part == "whole":
+        way = "errors are learned beside that quarter, intervals fitted on it"
+        raise UsageError(f"--learn-errors needs --part lower-right: {way}.")
     if output.suffix != SUFFIX:
         raise UsageError(f"{output}: a model's name must end in {SUFFIX}.")
     source = find_model(model)
@@ -83,8 +89,8 @@ def calibrate(
     trained_for = posterior.model.spec.training_degradation()
     degradation = settings.degradation(trained_for)
     if learn:
-        made_wise = with_learned_errors(posterior, scenes, degradation, settings, watch)
-        posterior = Posterior(made_wise, samples, seed, posterior.ensemble, posterior.most_mixtures)
+        taught = with_learned_errors(posterior, scenes, degradation, settings, watch)
+        posterior = Posterior(taught, samples, seed, posterior.ensemble, posterior.most_mixtures)
     known, failed = _measure_scenes(scenes, posterior, degradation, settings, watch, say, certify=certify)
     ratios = [own for _, own in known]
     made = Calibration.fit(

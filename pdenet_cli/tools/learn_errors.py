@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
+from math import hypot
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import PdenetError, UsageError
-from pdenet_cli.evaluation.lessons import lessons_of, places
+from pdenet_cli.errors import PdenetError, UsageError, as_pdenet_error
+from pdenet_cli.evaluation.lessons import lessons_of
 from pdenet_cli.evaluation.trial import Coarse, make_coarse, scratch_cube, sharpen_coarse
 from pdenet_cli.evaluation.uncertainty import EstimateMaps
 from pdenet_cli.models import ERRORS_KEY, Model
@@ -20,6 +22,8 @@ from pdenet_cli.progress import Watch, WatchTiles
 from pdenet_cli.tools.truths import TruthSettings, open_truth, truth_view
 from pdenet_cli.training.data import sha256_of
 from pdenet_cli.training.error_lessons import STEPS, Lessons, learn_errors
+
+NOISES = (0.003, 0.03, 0.01)  # standard deviations, 0..1, added to the input of scene after scene
 
 
 def with_learned_errors(
@@ -31,26 +35,32 @@ def with_learned_errors(
 ) -> Model:
     """The model with an error network that has learned from the scenes, but for their held-out quarters.
 
-    Scenes that cannot be used are left out; UsageError if no other is there.
+    Scenes that cannot be used are left out; PdenetError if no other is there.
     """
-    if settings.part == "whole":
-        way = "--part lower-right: errors are learned beside that quarter, intervals fitted on it"
-        raise UsageError(f"--learn-errors needs {way}.")
     bare = _without_errors(posterior)
-    lessons: dict[Path, Lessons] = {}
+    lessons: dict[Path, list[Lessons]] = {}
     first: PdenetError | None = None
-    for path in scenes:
+    for path, noise in zip(scenes, cycle(NOISES)):
         try:
-            own = _lessons(path, bare, degradation, settings, partial(watch, f"{path.name}: errors"))
-        except PdenetError as error:  # told again, as a failed scene, when intervals are fitted
-            first = first or error
-        else:
-            lessons |= {} if own is None else {path: own}
-    if not lessons:
-        why = f" ({first})" if first else ""
-        raise UsageError(f"--learn-errors: no scene is large enough beside its held-out quarter{why}.")
-    learned = learn_errors(tuple(lessons.values()), posterior.seed, STEPS, partial(watch, "learning errors"))
-    told = {"scenes": [_fact(path, settings) for path in lessons], "steps": STEPS, "seed": posterior.seed}
+            # As it is, and with noise: a cube that was degraded has lost most of the noise that sensors have.
+            for how in (degradation, replace(degradation, noise=hypot(degradation.noise, noise))):
+                own = _lessons(path, bare, how, settings, partial(watch, f"{path.name}: errors"))
+                lessons.setdefault(path, []).extend([] if own is None else [own])
+        except Exception as error:  # told again, as a failed scene, when intervals are fitted
+            first = first or as_pdenet_error(error)
+    every = [own for some in lessons.values() for own in some]
+    if not every:
+        raise first or UsageError("--learn-errors: no scene has pixels beside its held-out quarter.")
+    learned = learn_errors(every, posterior.seed, STEPS, partial(watch, "learning errors"))
+    told = {
+        "scenes": [_fact(path, settings) for path, some in lessons.items() if some],
+        "steps": STEPS,
+        "seed": posterior.seed,
+        "noises": NOISES,
+        "samples": len(posterior),
+        "ensemble": posterior.ensemble,
+        "mixtures": posterior.most_mixtures,
+    }
     spec = replace(bare.model.spec, extra={**bare.model.spec.extra, ERRORS_KEY: told})
     return replace(bare.model, spec=spec, errors=learned.to(posterior.device))
 
@@ -73,8 +83,6 @@ def _lessons(
     with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
         quarter = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands)
         low = make_coarse(quarter, degradation, posterior.seed, settings.memory)
-        if not places(low, posterior.seed):
-            return None
         whole = Coarse(low.cube, low.cube.meta.window)
         maps = EstimateMaps(*(scratch_cube(Path(folder), whole, spec.scale) for _ in range(4)))
         sharpen_coarse(whole, posterior, maps.outputs, settings.memory, watch)

@@ -108,7 +108,7 @@ class Maps:
         if self.calibration is None and self.by_default:
             name = self.posterior.model.name
             return (f"{name} is not calibrated, so there are no intervals; see pdenet calibrate.",)
-        if self.calibration is None or not self._uses_calibration:
+        if self.calibration is None or not any(summary.foresees for summary in self.summaries):
             return ()
         posterior = self.posterior
         count, ensemble, mixtures = len(posterior), posterior.ensemble, posterior.most_mixtures

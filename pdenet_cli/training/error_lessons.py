@@ -29,7 +29,7 @@ TAME = 3.0
 class Lessons:
     """Patches of a scene, each of one band: what an `ErrorNet` sees, and the error it should have expected."""
 
-    clues: Clues  # half precision
+    clues: Clues  # half precision, as the ratios
     ratios: Tensor  # (patches, rows, columns): error / spread, not negative; NaN where the truth is not known
 
     def some(self, count: int, generator: torch.Generator) -> tuple[Clues, Tensor]:
