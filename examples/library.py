@@ -35,5 +35,5 @@ for wavelength, value, least, most in list(zip(wavelengths, values, lows, highs,
 # From array to arrays, in memory: (bands, rows, columns) in, float32 in the same numbers out.
 with open_cube(scene) as cube:
     pixels = cube.read(Window(row=0, column=0, rows=32, columns=32), slice(10, 40))
-made = sharpen(pixels, posterior, maps=("std",))
+made = sharpen(pixels, posterior, maps=("error",))
 print({name: array.shape for name, array in made.items()})

@@ -25,8 +25,8 @@ with open_cube(Path(__file__).with_name("indian_pines.hdr")) as cube:
     coarse = cube.read()[bands].astype(np.float32)
 with open_cube(out / "indian_pines_x4.hdr") as cube:
     fine = cube.read()[bands].astype(np.float32)
-with open_cube(out / "indian_pines_x4_std_merged.hdr") as cube:
-    spread = cube.read()[0]
+with open_cube(out / "indian_pines_x4_error_merged.hdr") as cube:
+    errors = cube.read()[0]
 low, high = np.percentile(coarse, [2, 98], axis=(1, 2))[..., None, None]
 
 
@@ -44,8 +44,8 @@ figure, axes = plt.subplots(1, 4, figsize=(13, 3.6), layout="constrained")
 for axis, (title, panel) in zip(axes, panels.items(), strict=False):
     axis.imshow(panel, interpolation="nearest")
     axis.set_title(title, fontsize=11)
-drawn = axes[3].imshow(spread[PART, PART], cmap="cividis", vmax=np.percentile(spread, 99.5))
-axes[3].set_title("their standard deviation", fontsize=11)
+drawn = axes[3].imshow(errors[PART, PART], cmap="cividis", vmax=np.percentile(errors, 99.5))
+axes[3].set_title("error to expect", fontsize=11)
 figure.colorbar(drawn, ax=axes[3], fraction=0.046, label="file numbers")
 for axis in axes:
     axis.set_axis_off()

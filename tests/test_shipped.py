@@ -30,6 +30,8 @@ def test_a_shipped_model_says_what_it_is_and_what_its_intervals_promise(scale):
     assert calibration.level == 0.9
     covered = [scene["coverage"] for scene in calibration.scenes]
     assert np.mean(covered) == pytest.approx(0.9, abs=0.02)
+    assert len(spec.error_lessons()) == 20
+    assert load_model(header.path).errors is not None
     # Chances at 0 or 1 would leave one network and no uncertainty.
     chances = torch.cat(
         [p.flatten() for name, p in load_model(header.path).network.named_parameters() if "chance" in name]
