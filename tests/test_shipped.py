@@ -100,5 +100,5 @@ def test_the_library_example_runs_as_it_is(tmp_path):
     script = EXAMPLE.with_name("library.py")
     ran = subprocess.run([sys.executable, script, tmp_path / "out"], capture_output=True, text=True, check=True)
     assert "90 % interval" in ran.stdout
-    assert "'std_merged': (128, 128)" in ran.stdout
+    assert "'error_merged': (128, 128)" in ran.stdout
     assert (tmp_path / "out" / "fine_interval_high.hdr").exists()
