@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pdenet_cli.calibration import guess
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.degradation import bicubic_up
-from pdenet_cli.error_net import MARGIN
+from pdenet_cli.error_net import MARGIN, ErrorNet
 from pdenet_cli.holes import FILL_DEPTH
 from pdenet_cli.mixtures import MixedSamples, detail_margin, detail_of, even_margin
 from pdenet_cli.posterior import Posterior
@@ -42,8 +42,12 @@ def halo_for(posterior: Posterior, summaries: Sequence[Summary], *, holes: bool)
 def _margin(posterior: Posterior, summaries: Sequence[Summary]) -> int:
     """How many input pixels around a tile samples are needed for: to degrade their mean, to expect errors."""
     reach = posterior.degradation.reach if any(summary.degrades for summary in summaries) else 0
-    foresees = posterior.model.errors is not None and any(summary.foresees for summary in summaries)
-    return max(reach, MARGIN) if foresees else reach
+    return max(reach, MARGIN) if _error_net(posterior, summaries) is not None else reach
+
+
+def _error_net(posterior: Posterior, summaries: Sequence[Summary]) -> ErrorNet | None:
+    """The network that expects errors, if there is one and a map needs it."""
+    return posterior.model.errors if any(summary.foresees for summary in summaries) else None
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,8 @@ class ObservedTile:
 
     def _expected(self, evidence: Evidence) -> Map | None:
         """The error to expect; None if no map needs it, or if the model cannot tell."""
-        errors = self.posterior.model.errors
-        if errors is None or not any(summary.foresees for summary in self.summaries):
+        errors = _error_net(self.posterior, self.summaries)
+        if errors is None:
             return None
         first = guess(evidence.std, evidence.roughness)
         expected: Map = errors.expected(evidence.scale, evidence.low, evidence.mean, evidence.std, first)

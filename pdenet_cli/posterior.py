@@ -88,6 +88,10 @@ class Posterior:
         """The degradation that the model was trained to undo, without its noise."""
         return replace(self.model.spec.training_degradation(), noise=0.0)
 
+    def with_model(self, model: Model) -> Self:
+        """The same draws of a model with the same network."""
+        return type(self)(model, self.asked, self.seed, self.ensemble, self.most_mixtures)
+
     def refuse_other_bands(self, count: int) -> None:
         """Stop if the network takes another number of bands than `count`."""
         if self.network.bands not in (None, count):

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from pdenet_cli.evaluation.sparsification import (
     ence,
     spearman,
 )
+from pdenet_cli.evaluation.trial import Coarse, scratch_cube
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.summaries import FILE_UNITS, MEAN, STD, Summary
 
@@ -100,6 +102,12 @@ class EstimateMaps:
     std: Cube
     roughness: Cube  # of the input, on the fine grid
     spread: Cube  # half widths are multiples of it
+
+    @classmethod
+    def scratch(cls, folder: Path, low: Coarse, scale: int, mean: Cube | None = None) -> EstimateMaps:
+        """Empty cubes in files, to be filled with what a system makes of `low`; `mean` may be there already."""
+        cubes = (scratch_cube(folder, low, scale) for _ in range(3 if mean is not None else 4))
+        return cls(*cubes) if mean is None else cls(mean, *cubes)
 
     @property
     def outputs(self) -> list[tuple[Summary, Cube]]:

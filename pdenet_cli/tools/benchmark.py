@@ -160,7 +160,7 @@ class Benchmark:
                     memory=self.settings.memory, watch=partial(watch, f"{name}: {system}"), say=say
                 )
                 if system in self.calibrations:
-                    maps = EstimateMaps(estimate, *(scratch_cube(Path(folder), low, self.scale) for _ in range(3)))
+                    maps = EstimateMaps.scratch(Path(folder), low, self.scale, estimate)
                     sharpen_coarse(low, posterior, maps.outputs, **options)
                     trusts[system] = assess(truth, maps, self.calibrations[system], self.level)
                 elif len(self.samples) > 1 and posterior.network.random:

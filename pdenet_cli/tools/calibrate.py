@@ -14,7 +14,7 @@ from typing import Any
 from pdenet_cli.calibration import KEY, LEVEL, Calibration, ErrorRatios, leave_one_out_coverage, refuse_hopeless
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, UsageError, as_pdenet_error
-from pdenet_cli.evaluation.trial import make_coarse, scratch_cube, sharpen_coarse
+from pdenet_cli.evaluation.trial import make_coarse, sharpen_coarse
 from pdenet_cli.evaluation.uncertainty import EstimateMaps, error_ratios_of
 from pdenet_cli.formats import files_of
 from pdenet_cli.formats.output import refuse_existing, refuse_folders
@@ -89,8 +89,7 @@ def calibrate(
     trained_for = posterior.model.spec.training_degradation()
     degradation = settings.degradation(trained_for)
     if learn:
-        taught = with_learned_errors(posterior, scenes, degradation, settings, watch)
-        posterior = Posterior(taught, samples, seed, posterior.ensemble, posterior.most_mixtures)
+        posterior = posterior.with_model(with_learned_errors(posterior, scenes, degradation, settings, watch))
     known, failed = _measure_scenes(scenes, posterior, degradation, settings, watch, say, certify=certify)
     ratios = [own for _, own in known]
     made = Calibration.fit(
@@ -209,6 +208,6 @@ def _scene_ratios(
     with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
         truth = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands, say=say)
         low = make_coarse(truth, degradation, posterior.seed, settings.memory, alone=settings.alone)
-        maps = EstimateMaps(*(scratch_cube(Path(folder), low, spec.scale) for _ in range(4)))
+        maps = EstimateMaps.scratch(Path(folder), low, spec.scale)
         sharpen_coarse(low, posterior, maps.outputs, settings.memory, watch, say)
         return error_ratios_of(truth, maps)

@@ -14,7 +14,7 @@ from typing import Any
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import PdenetError, UsageError, as_pdenet_error
 from pdenet_cli.evaluation.lessons import lessons_of
-from pdenet_cli.evaluation.trial import Coarse, make_coarse, scratch_cube, sharpen_coarse
+from pdenet_cli.evaluation.trial import Coarse, make_coarse, sharpen_coarse
 from pdenet_cli.evaluation.uncertainty import EstimateMaps
 from pdenet_cli.models import ERRORS_KEY, Model
 from pdenet_cli.posterior import Posterior
@@ -37,7 +37,7 @@ def with_learned_errors(
 
     Scenes that cannot be used are left out; PdenetError if no other is there.
     """
-    bare = _without_errors(posterior)
+    bare = posterior.with_model(replace(posterior.model, errors=None))
     lessons: dict[Path, list[Lessons]] = {}
     first: PdenetError | None = None
     for path, noise in zip(scenes, cycle(NOISES)):
@@ -65,12 +65,6 @@ def with_learned_errors(
     return replace(bare.model, spec=spec, errors=learned.to(posterior.device))
 
 
-def _without_errors(posterior: Posterior) -> Posterior:
-    """The same posterior of a model that has not learned how large its errors are."""
-    model = replace(posterior.model, errors=None)
-    return Posterior(model, len(posterior), posterior.seed, posterior.ensemble, posterior.most_mixtures)
-
-
 def _lessons(
     path: Path,
     posterior: Posterior,
@@ -84,7 +78,7 @@ def _lessons(
         quarter = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands)
         low = make_coarse(quarter, degradation, posterior.seed, settings.memory)
         whole = Coarse(low.cube, low.cube.meta.window)
-        maps = EstimateMaps(*(scratch_cube(Path(folder), whole, spec.scale) for _ in range(4)))
+        maps = EstimateMaps.scratch(Path(folder), whole, spec.scale)
         sharpen_coarse(whole, posterior, maps.outputs, settings.memory, watch)
         return lessons_of(quarter, low, maps, posterior.seed)
 
