@@ -18,6 +18,10 @@ COMPLAINTS = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryA
 KEYS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Tab": 9}
 
 
+class RefusedError(Exception):
+    """The browser answered a command with an error."""
+
+
 class Browser:
     """One page in one browser; `complaints` are what its console got, `requests` the addresses it asked for."""
 
@@ -52,7 +56,8 @@ class Browser:
         while True:
             answer = self._next()
             if answer.get("id") == self._count:
-                assert "error" not in answer, (method, answer)
+                if "error" in answer:
+                    raise RefusedError(method, answer["error"])
                 return answer["result"]
             if answer.get("method") in COMPLAINTS:
                 self.complaints.append(answer["params"])
@@ -74,9 +79,17 @@ class Browser:
 
     def wait(self, expression: str, seconds: float = 60) -> None:
         end = time.monotonic() + seconds
-        while not self.value(expression):
+        while not self._is_true(expression):
             assert time.monotonic() < end, f"never true: {expression}; {self.complaints}"
             time.sleep(0.05)
+
+    def _is_true(self, expression: str) -> bool:
+        try:
+            return bool(self.value(expression))
+        except RefusedError as error:
+            if "navigated" in str(error):  # the page went away while it was asked; the next one will answer
+                return False
+            raise
 
     def value(self, expression: str):
         """What an expression of JavaScript gives."""
