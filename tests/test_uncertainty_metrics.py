@@ -222,6 +222,17 @@ def test_order_is_judged_on_pixels_merged_over_their_valid_bands(scene):
     assert judged.values["AUSE/random of values"] == pytest.approx(values.ause_to_random, abs=0.01)
 
 
+def test_intervals_are_judged_by_the_order_of_their_half_widths_too(scene, calibration):
+    view, maps, there, error = scene
+    judged = assess(view, maps, calibration, 0.9)
+    roughness = maps.roughness.array
+    half = np.array(calibration.at(0.6827))[strata(roughness)] * guess(maps.std.array, roughness)
+    values = Sparsification.of(half[there].astype(float), error[there].astype(float) ** 2)
+    assert judged.values["interval AUSE/random of values"] == pytest.approx(values.ause_to_random, abs=0.01)
+    assert judged.values["interval AUSE/random of values"] != judged.values["AUSE/random of values"]
+    assert judged.bands["interval AUSE/random of values"] == judged.bands["interval AUSE/random"]
+
+
 def test_without_a_calibration_there_is_no_coverage(scene):
     view, maps, *_ = scene
     judged = assess(view, maps, None, 0.9)

@@ -2,7 +2,7 @@
 
 Of a pixel, error and uncertainty are merged over its valid bands as root mean squares; the measures of a scene are
 those of its pixels, the measures of a band those of its values. Coverage and width are means over all values, and
-AUSE/random is also given for all values of a scene in one order.
+AUSE/random is also given for all values of a scene in one order: which bands of a pixel to trust counts there too.
 
 The order and the size are those of the standard deviation of the samples. A calibrated interval, where there is
 one, has AUSE/random and ENCE of its own: its half width at 68.3 % stands in the place of the standard deviation.
@@ -38,6 +38,8 @@ from pdenet_cli.evaluation.view import View
 from pdenet_cli.summaries import FILE_UNITS, MEAN, STD, Summary
 
 ONE_SIGMA = 0.6827  # share of normal errors within one standard deviation
+INTERVAL_PREFIX = "interval "  # of the measures that only a calibrated model has
+OF_VALUES = "AUSE/random of values"  # of all bands in one order
 FRACTION = "fraction"  # unit of a number from 0 to 1 that tables show as a percentage
 CHUNK_VALUES = 1 << 23  # about how many values, in whole bands, are read at once
 
@@ -75,7 +77,7 @@ MEASURES = (
         "random",
         2,
     ),
-    Measure("AUSE/random of values", "", "the same, ranking every value of every band separately", 2),
+    Measure(OF_VALUES, "", "the same, ranking every value of every band separately", 2),
     Measure("AUSE", "0..1", "sparsification error of a ranking by std"),
     Measure("AURG", "0..1", "gain of discarding pixels by std over discarding at random"),
     Measure("Spearman", "", "rank correlation of std and error", 2),
@@ -84,9 +86,9 @@ MEASURES = (
     Measure("interval width", FILE_UNITS, "mean width of the interval"),
     Measure("interval unit width", "0..1", "the same on the 0..1 scale"),
     Measure("interval AUSE/random", "", "AUSE/random of the interval's half width at 68.3 %", 2),
+    Measure(INTERVAL_PREFIX + OF_VALUES, "", "the same, ranking every value of every band separately", 2),
     Measure("interval ENCE", "", "ENCE of that half width", 2),
 )
-INTERVAL_PREFIX = "interval "  # of the measures that only a calibrated model has
 AVERAGED = ("interval coverage", "interval width", "interval unit width")  # means over all values of a scene
 NAMES = tuple(measure.name for measure in MEASURES)
 
@@ -151,7 +153,7 @@ def assess(truth: View, maps: EstimateMaps, calibration: Calibration | None, lev
     ratios: ErrorRatios | None = None
     bands: dict[str, list[float]] = {}
     sizes = []
-    pool: Pool | None = None
+    pools: dict[str, Pool] = {}
     for band, part in _bands(truth, maps):
         own = _ErrorValues.of(part, factors)
         values, binned = _band_measures(own)
@@ -160,13 +162,12 @@ def assess(truth: View, maps: EstimateMaps, calibration: Calibration | None, lev
         width = truth.radiometry.spread_from_unit(np.full((1, 1, 1), own.width), (band,)).item()
         for name, value in (values | {"interval width": width}).items():
             bands.setdefault(name, []).append(value)
-        pool = binned if pool is None else pool + binned
+        pools = {name: pools[name] + own_pool if pools else own_pool for name, own_pool in binned.items()}
         ratios = part.ratios if ratios is None else ratios + part.ratios
     ratios = _refuse_empty(ratios, truth)
-    assert pool is not None
     whole = merged.finished()
     means = {name: _mean(bands[name], sizes) for name in AVERAGED}
-    means["AUSE/random of values"] = pool.sparsification().ause_to_random
+    means |= {name: pool.sparsification().ause_to_random for name, pool in pools.items()}
     curves, bins = _curves_and_bins(whole)
     reliability: dict[str, list[float]] = {}
     if calibration is not None:
@@ -296,22 +297,29 @@ def _measures(whole: _ErrorValues) -> dict[str, float]:
     return dict.fromkeys(NAMES, math.nan) | values
 
 
-def _band_measures(band: _ErrorValues) -> tuple[dict[str, float], Pool]:
-    """Every measure of a band, and its values in bins; bands are many, and ordering their values takes long."""
+def _band_measures(band: _ErrorValues) -> tuple[dict[str, float], dict[str, Pool]]:
+    """Every measure of a band, and its values in bins, by the measure OF_VALUES that they are for.
+
+    Bands are many, and ordering their values takes long.
+    """
     said, met = (Pool.bins_by_root(values) for values in (band.variances, band.squares))
     pool = Pool.of(said, band.variances, met, band.squares)
+    pools = {OF_VALUES: pool}
     values = dict.fromkeys(NAMES, math.nan)
     values |= {"interval coverage": band.coverage, "interval unit width": band.width}
-    if not len(band.squares):
-        return values, pool
-    order = pool.sparsification()
-    values |= _in_order(order) | {"AUSE/random of values": order.ause_to_random}
-    values |= {"Spearman": pool.spearman(said, met), "ENCE": pool.ence()}
     if band.half_widths is not None:
-        of_interval = Pool.of(Pool.bins_by_root(band.half_widths), band.half_widths, met, band.squares)
-        values["interval AUSE/random"] = of_interval.sparsification().ause_to_random
+        places = Pool.bins_by_root(band.half_widths)
+        pools[INTERVAL_PREFIX + OF_VALUES] = Pool.of(places, band.half_widths, met, band.squares)
+    if not len(band.squares):
+        return values, pools
+    order = pool.sparsification()
+    values |= _in_order(order) | {OF_VALUES: order.ause_to_random}
+    values |= {"Spearman": pool.spearman(said, met), "ENCE": pool.ence()}
+    if of_interval := pools.get(INTERVAL_PREFIX + OF_VALUES):
+        ratio = of_interval.sparsification().ause_to_random
+        values |= {"interval AUSE/random": ratio, INTERVAL_PREFIX + OF_VALUES: ratio}
         values["interval ENCE"] = of_interval.ence()
-    return values, pool
+    return values, pools
 
 
 def _in_order(order: Sparsification) -> dict[str, float]:
