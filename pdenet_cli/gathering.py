@@ -32,14 +32,14 @@ def halo_for(posterior: Posterior, summaries: Sequence[Summary], *, holes: bool)
     halo = posterior.network.halo
     if halo is None:
         return None
-    margin = _margin(posterior, summaries)
+    margin = margin_for(posterior, summaries)
     if posterior.mixtures is not None:
         degradation = posterior.degradation
         halo = max(halo + detail_margin(degradation), even_margin(degradation))
     return max(halo, ROUGHNESS_HALO) + margin + (FILL_DEPTH if holes else 0)
 
 
-def _margin(posterior: Posterior, summaries: Sequence[Summary]) -> int:
+def margin_for(posterior: Posterior, summaries: Sequence[Summary]) -> int:
     """How many input pixels around a tile samples are needed for: to degrade their mean, to expect errors."""
     reach = posterior.degradation.reach if any(summary.degrades for summary in summaries) else 0
     return max(reach, MARGIN) if _error_net(posterior, summaries) is not None else reach
@@ -103,7 +103,7 @@ class ObservedTile:
     @property
     def _wide(self) -> Window:
         """The window that samples are needed in."""
-        return self.tile.core.grown(_margin(self.posterior, self.summaries), within=self.tile.padded)
+        return self.tile.core.grown(margin_for(self.posterior, self.summaries), within=self.tile.padded)
 
     def _no_samples(self, bands: int) -> NDArray[np.float32]:
         """Samples of zeros where there is no data: the network is spared."""

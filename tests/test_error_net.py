@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdenet_cli import Posterior, sharpen
+from pdenet_cli import Job, Posterior, Settings, sharpen
 from pdenet_cli import error_net as room
 from pdenet_cli.calibration import Calibration, guess, spread
 from pdenet_cli.cube import Cube, CubeMeta, Window
@@ -242,6 +242,29 @@ def test_errors_are_a_default_map_of_a_model_that_knows_them(pdenet, wise, model
         ran = pdenet("uncertainty", scene, "-o", folder, "--model", model, "--samples", 4, "--no-page")
         assert ran.returncode == 0, ran.stderr
         assert (folder / "scene_error.hdr").exists() is expected
+
+
+def test_only_maps_of_errors_take_the_memory_for_them(wise, scene, tmp_path):
+    def needed(model, *maps):
+        with Job(scene, tmp_path / "fine.hdr", Posterior(model, 4), Settings(maps=maps, tile=10)) as job:
+            return job.forecast().bytes_of_memory
+
+    taught = load_model(wise)
+    untaught = dataclasses.replace(taught, errors=None)
+    for maps in ((), ("std",)):
+        assert needed(taught, *maps) == needed(untaught, *maps) < needed(taught, "error")
+
+
+def test_tiles_for_less_memory_give_the_same_with_and_without_errors(wise):
+    pixels = np.random.default_rng(0).random((4, 30, 30), np.float32)
+    posterior = Posterior(load_model(wise), 4)
+    whole, *cut = (
+        sharpen(pixels, posterior, maps=maps, memory=memory)
+        for maps, memory in ((("error",), None), (("error",), 5_000_000), ((), 4_000_000))
+    )
+    for maps in cut:
+        for name, found in maps.items():
+            np.testing.assert_allclose(found, whole[name], rtol=1e-4, atol=1e-5)
 
 
 def test_a_model_that_does_not_know_its_errors_says_what_to_do(pdenet, models, scene, tmp_path):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import UsageError
-from pdenet_cli.gathering import halo_for
+from pdenet_cli.gathering import halo_for, margin_for
 from pdenet_cli.inference import super_resolve
 from pdenet_cli.posterior import Posterior, require_posterior
 from pdenet_cli.progress import WatchTiles
@@ -60,7 +60,8 @@ def sharpen(
     layers = asked.layers(cubes)
     posterior = posterior.for_scene(source, reading.bands, reading.radiometry)
     halo = halo_for(posterior, asked.summaries, holes=reading.survey.holes)
-    plan = posterior.plan(source.meta.window, reading.bands, halo, memory)
+    margin = margin_for(posterior, asked.summaries)
+    plan = posterior.plan(source.meta.window, reading.bands, halo, memory, margin=margin)
     work = super_resolve(
         source,
         posterior,

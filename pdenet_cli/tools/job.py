@@ -17,7 +17,7 @@ from pdenet_cli.cube import CubeMeta, Window
 from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.formats import open_cube, output_format
 from pdenet_cli.formats.output import Output, unwritable
-from pdenet_cli.gathering import halo_for
+from pdenet_cli.gathering import halo_for, margin_for
 from pdenet_cli.inference import Layer, super_resolve
 from pdenet_cli.mixtures import enough_bands
 from pdenet_cli.posterior import Posterior, require_posterior
@@ -126,8 +126,14 @@ class Job:
             refuse_narrow(np.dtype(settings.dtype), self.source.meta, self.reading.survey)
         posterior.refuse_other_bands(len(self.reading.bands))
         self.posterior = posterior = posterior.for_scene(self.source, self.reading.bands, self.reading.radiometry)
-        scene_window, halo = self.source.meta.window, self._halo()
-        self.plan = posterior.plan(scene_window, self.reading.bands, halo, settings.memory, settings.tile)
+        self.plan = posterior.plan(
+            self.source.meta.window,
+            self.reading.bands,
+            self._halo(),
+            settings.memory,
+            settings.tile,
+            margin=margin_for(posterior, self.maps.summaries),
+        )
 
     def _halo(self) -> int | None:
         """The margin of the tiles: as asked for, else what makes them exact."""
