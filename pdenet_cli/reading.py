@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -31,14 +30,14 @@ class Reading:
         cube: Cube,
         count: int | None,
         value_range: tuple[float, float] | None = None,
-        *,
-        whole: bool = False,
+        survey: Survey | None = None,
     ) -> Reading:
         """The reading of `cube` for a network that takes `count` bands, None for any number.
 
-        `whole`: all of a large scene is surveyed, not only a part of it. FormatError if no band is usable.
+        `survey` is that of the cube; None: one is made, of parts of a large scene. FormatError if no band is
+        usable.
         """
-        survey = Survey.of(cube, sys.maxsize) if whole else Survey.of(cube)
+        survey = survey or Survey.of(cube)
         bands = survey.bands_for(cube.meta, count)
         if not bands:
             raise FormatError(f"{cube.path}: every band is marked bad or empty.")

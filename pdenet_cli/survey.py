@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -70,6 +71,11 @@ class Survey:
         for block in rest:
             scan.recheck_constant_bands(block)
         return scan.survey()
+
+    @classmethod
+    def whole(cls, cube: Cube) -> Survey:
+        """A survey of all of `cube`, however large."""
+        return cls.of(cube, sys.maxsize)
 
     def usable_bands(self, meta: CubeMeta) -> tuple[int, ...]:
         """The bands that are not marked bad and have at least one valid value."""

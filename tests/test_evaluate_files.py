@@ -16,6 +16,7 @@ from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.evaluation import view
 from pdenet_cli.formats.hdf5.guard import GuardedArray
 from pdenet_cli.georeference import Georeference
+from pdenet_cli.survey import Survey
 from pdenet_cli.tools.evaluate import evaluate_files
 from pdenet_cli.tools.truths import TruthSettings, refuse_to_replace
 from tests import contests
@@ -108,6 +109,18 @@ def test_values_that_fit_neither_reading_are_told_of(tmp_path):
         assert "scores may be meaningless" in note
         (tmp_path / "a.hdr").unlink()
         (tmp_path / "a.img").unlink()
+
+
+@pytest.mark.parametrize("estimate", [{}, {"gains": (1e-4,) * 5}, {"reflectance_scale": 10000.0}])
+@pytest.mark.parametrize("truth", [{}, {"gains": (1e-4,) * 5}, {"reflectance_scale": 10000.0}])
+def test_no_cube_is_surveyed_twice(tmp_path, monkeypatch, estimate, truth):
+    numbers = (10000 * smooth(**SIZE)).astype("<f4")
+    paths = written(tmp_path / "guess.hdr", numbers, **estimate), written(tmp_path / "truth.hdr", numbers, **truth)
+    usual, seen = Survey.of, []
+    monkeypatch.setattr(Survey, "of", lambda cube, *size: seen.append(cube.path.stem) or usual(cube, *size))
+    evaluate_files(*paths, None, TruthSettings())
+    assert seen.count("truth") == 1
+    assert seen.count("guess") <= 1
 
 
 def test_a_cube_beside_itself_is_scaled_alike_whatever_it_says(tmp_path):

@@ -18,6 +18,7 @@ from pdenet_cli.posterior import Posterior, require_posterior
 from pdenet_cli.progress import WatchTiles
 from pdenet_cli.reading import Reading
 from pdenet_cli.summaries import USUAL, Question
+from pdenet_cli.survey import Survey
 from pdenet_cli.tools.maps import Maps
 
 
@@ -48,7 +49,7 @@ def sharpen(
         raise UsageError(f"Got {met}; expected real numbers with the axes (bands, rows, columns).")
     bands, rows, columns = pixels.shape
     source = Cube(Path("the array"), CubeMeta(bands, rows, columns, pixels.dtype, nodata=nodata), pixels)
-    reading = Reading.of(source, posterior.network.bands, value_range, whole=True)
+    reading = Reading.of(source, posterior.network.bands, value_range, Survey.whole(source))
     posterior.refuse_other_bands(len(reading.bands))
     asked = Maps(maps, question, posterior)
     fine = replace(source.meta.upscaled(posterior.network.scale), dtype=np.dtype("f4"), nodata=float("nan"))

@@ -25,7 +25,7 @@ from pdenet_cli.progress import Say
 from pdenet_cli.reading import Reading
 from pdenet_cli.report import Report, finite, hashes, versions
 from pdenet_cli.summaries import USUAL, Question
-from pdenet_cli.survey import refuse_narrow
+from pdenet_cli.survey import Survey, refuse_narrow
 from pdenet_cli.tools.delivery import COMPLETE, KEPT, Delivery
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.tools.naming import with_own_name
@@ -117,8 +117,8 @@ class Job:
             self.delivery.refuse_existing()
             self.delivery.refuse_small_disk()
         # The whole scene: outputs would lose a hole or a bright pixel that the survey missed.
-        whole = not settings.forecast
-        self.reading = Reading.of(self.source, posterior.network.bands, settings.value_range, whole=whole)
+        survey = Survey.of(self.source) if settings.forecast else Survey.whole(self.source)
+        self.reading = Reading.of(self.source, posterior.network.bands, settings.value_range, survey)
         self.maps.scale_tolerance(self.reading.radiometry, self.reading.survey)
         # The maps can say only now what their tolerance is in.
         self.delivery = replace(self.delivery, cubes=dict(self._cubes(output, also_mean=shown)))
