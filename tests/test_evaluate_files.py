@@ -259,6 +259,24 @@ def test_nodata_and_bad_bands_are_left_out_and_their_share_is_told(tmp_path):
     assert np.isfinite(result.systems["guess.hdr"].values["MSSIM"])
 
 
+@pytest.mark.parametrize(("filling", "nodata"), [(0, None), (np.nan, None), (-9, -9.0)])
+def test_bands_that_an_estimate_marks_bad_are_left_out_with_a_note(tmp_path, filling, nodata):
+    unit = smooth(**SIZE).astype("<f4")
+    guess = unit + np.float32(0.01)
+    guess[[1, 3]] = filling
+    good = (True, False, True, False, True)
+    scene = written(tmp_path / "truth.hdr", unit, good_bands=(True, True, True, False, True))
+    estimate = written(tmp_path / "guess.hdr", guess, nodata=nodata, good_bands=good)
+    done = evaluate_files(estimate, scene, None, TruthSettings(look=True))
+    (result,) = done.scenes
+    assert (result.bands, result.bands_left_out, result.share_left_out) == ((0, 2, 4), 2, pytest.approx(2 / 5))
+    assert result.systems["guess.hdr"].values["RMSE"] == pytest.approx(0.01, rel=0.01)
+    assert done.notes == ("guess.hdr: 1 band that it marks bad is left out of the scores.",)
+    bad = written(tmp_path / "bad.hdr", guess, good_bands=(False, False, False, True, False))
+    with pytest.raises(UsageError, match="nothing to compare; every band"):
+        evaluate_files(bad, scene, None, TruthSettings())
+
+
 def test_an_estimate_has_holes_of_its_own(tmp_path):
     unit = smooth(**SIZE).astype("<f4")
     guess = unit + np.float32(0.01)

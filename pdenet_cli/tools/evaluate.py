@@ -43,6 +43,8 @@ def evaluate_files(estimate: Path, truth: Path, scale: int | None, settings: Tru
         count = target.meta.bands  # constant bands too
         survey = survey_of(target)
         view = truth_view(target, factor, settings, multiple=1, count=count, say=notes.append, survey=survey)
+        view, left_out = _without_bad_bands(view, other)
+        notes += left_out
         # The truth decides what 0 and 1 are; the estimate may store the same values in another scale.
         (own, truths), scaling = _headers(other, target, survey_of)
         notes += scaling
@@ -54,6 +56,17 @@ def evaluate_files(estimate: Path, truth: Path, scale: int | None, settings: Tru
     job = settings.job(factor) | {"estimate": {"path": str(estimate), "inputs": hashes(other.files)}}
     metrics = PROTOCOLS[settings.protocol].metrics(factor)
     return Evaluation(job, metrics, (scene,), seconds=seconds_since(started), notes=tuple(notes))
+
+
+def _without_bad_bands(truth: View, estimate: Cube) -> tuple[View, list[str]]:
+    """The truth without bands that the estimate marks bad, and a note if there are any."""
+    good = estimate.meta.good_bands or (True,) * estimate.meta.bands
+    bands = tuple(band for band in truth.bands if good[band])
+    if not bands:
+        raise UsageError(f"{estimate.path}: nothing to compare; every band is marked bad in one of the cubes.")
+    bad = len(truth.bands) - len(bands)
+    told = "1 band that it marks bad is" if bad == 1 else f"{bad} bands that it marks bad are"
+    return replace(truth, bands=bands), [f"{estimate.path.name}: {told} left out of the scores."] if bad else []
 
 
 def _headers(estimate: Cube, truth: Cube, survey_of: Callable[[Cube], Survey]) -> tuple[list[CubeMeta], list[str]]:
