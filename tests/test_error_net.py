@@ -315,11 +315,31 @@ def test_a_scene_that_cannot_be_read_is_left_out_of_the_lessons(models, truths, 
     broken.write_text("ENVI\n")
     asked = TruthSettings(part="lower-right")
     model, output = str(models / "pdenet.safetensors"), tmp_path / "out.safetensors"
-    done = calibrate(model, [broken, truths[0]], output, asked, samples=2, learn=True)
+    told = []
+    done = calibrate(model, [broken, truths[0]], output, asked, samples=2, learn=True, say=told.append)
     assert list(done.failed) == [str(broken)]
+    assert told == [f"{broken}: its errors are not learned: {done.failed[str(broken)]}"]
     assert len(read_header(output).spec.extra[ERRORS_KEY]["scenes"]) == 1
     with pytest.raises(FormatError, match=r"broken\.hdr"):
         calibrate(model, [broken], tmp_path / "none.safetensors", asked, samples=2, learn=True)
+
+
+def test_a_scene_that_is_learned_from_without_noise_only_is_told_of(models, truths, tmp_path, monkeypatch):
+    real = tool.make_coarse
+
+    def failing(truth, degradation, *words, **more):
+        if degradation.noise == tool.NOISES[1]:
+            raise MemoryError("too large")
+        return real(truth, degradation, *words, **more)
+
+    monkeypatch.setattr(tool, "make_coarse", failing)
+    monkeypatch.setattr(tool, "STEPS", 2)
+    model, output, told = str(models / "pdenet.safetensors"), tmp_path / "out.safetensors", []
+    asked = TruthSettings(part="lower-right")
+    done = calibrate(model, truths[:2], output, asked, samples=2, learn=True, say=told.append)
+    assert done.failed == {}
+    assert told == [f"{truths[1]}: its errors with noise are not learned: MemoryError: too large"]
+    assert len(read_header(output).spec.extra[ERRORS_KEY]["scenes"]) == 2
 
 
 def test_damaged_weights_of_the_error_network_are_refused_in_a_line(wise, tmp_path):
