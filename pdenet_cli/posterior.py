@@ -17,7 +17,6 @@ from torch import Tensor
 from pdenet_cli.calibration import ENSEMBLES, Calibration
 from pdenet_cli.cube import Cube, Window
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.error_net import MARGIN
 from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.memory import usable_memory
 from pdenet_cli.mixtures import MIXTURES, MixedSamples, Mixtures, detail_margin
@@ -147,11 +146,10 @@ class Posterior:
         """An estimate of the memory for the largest piece of a plan, its samples and their maps."""
         fine = 4 * self.network.scale**2  # bytes of a fine map per voxel of the input
         work = self.network.bytes_per_voxel * at_once
-        around = MARGIN if self.model.errors is not None else 0  # samples there are needed to expect errors
-        mapped = plan.pixels(around) * min(plan.depth, len(plan.usable)) * fine
+        mapped = plan.pixels(plan.margin) * min(plan.depth, len(plan.usable)) * fine
         if self.mixtures is None:
             return plan.largest * work + mapped * (len(self) + 8)
-        count, margin = len(self.mixtures), around + detail_margin(self.degradation)
+        count, margin = len(self.mixtures), plan.margin + detail_margin(self.degradation)
         network = plan.pixels() * count * (work + 8)
         details = plan.pixels(margin) * count * fine * (len(self) + 4)
         reading = plan.largest * 48  # numbers of the file on their way to 0..1
@@ -167,16 +165,20 @@ class Posterior:
         *,
         whole_spectra: bool = False,
         surroundings: Window | None = None,
+        margin: int = 0,
     ) -> Plan:
         """How a scene is cut so that every piece fits into `memory` (default: half of what is free).
 
-        `whole_spectra`: compute all bands of a pixel at once; `surroundings`: where margins may reach.
+        `whole_spectra`: compute all bands of a pixel at once; `surroundings`: where margins may reach; `margin`:
+        of the halo, how much samples are needed for too.
         """
         network = self.network
         # Mixtures are made of all bands at once; after that, each band is by itself.
         band_halo = None if whole_spectra else network.band_halo if self.mixtures is None else 0
         limit = memory or usable_memory(self.device)
-        return plan_tiles(scene, network.scale, usable, halo, band_halo, limit, self.bytes_for, tile, surroundings)
+        return plan_tiles(
+            scene, network.scale, usable, halo, band_halo, limit, self.bytes_for, tile, surroundings, margin
+        )
 
     def settle(self, plan: Plan) -> None:
         """Choose how many sub-networks a GPU computes at once: as many as fit; a CPU is fastest with one."""

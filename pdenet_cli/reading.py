@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -22,7 +21,7 @@ class Reading:
 
     survey: Survey
     bands: tuple[int, ...]  # those that the network sees
-    constant: tuple[int, ...]  # usable bands that it does not see, because each holds one number throughout
+    constant: tuple[int, ...]  # usable bands that keep the one number they hold; `bands` too if none varies
     radiometry: Radiometry
 
     @classmethod
@@ -31,18 +30,20 @@ class Reading:
         cube: Cube,
         count: int | None,
         value_range: tuple[float, float] | None = None,
-        *,
-        whole: bool = False,
+        survey: Survey | None = None,
     ) -> Reading:
         """The reading of `cube` for a network that takes `count` bands, None for any number.
 
-        `whole`: all of a large scene is surveyed, not only a part of it. FormatError if no band is usable.
+        `survey` is that of the cube; None: one is made, of parts of a large scene. FormatError if no band is
+        usable.
         """
-        survey = Survey.of(cube, sys.maxsize) if whole else Survey.of(cube)
+        survey = survey or Survey.of(cube)
         bands = survey.bands_for(cube.meta, count)
         if not bands:
             raise FormatError(f"{cube.path}: every band is marked bad or empty.")
         constant = tuple(band for band in survey.usable_bands(cube.meta) if band not in bands)
+        if survey.is_flat(cube.meta):
+            constant = bands
         radiometry = Radiometry.of(cube.meta, survey, value_range)
         if radiometry.has_impossible(survey):
             survey = replace(survey, holes=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -71,6 +72,11 @@ class Survey:
             scan.recheck_constant_bands(block)
         return scan.survey()
 
+    @classmethod
+    def whole(cls, cube: Cube) -> Survey:
+        """A survey of all of `cube`, however large."""
+        return cls.of(cube, sys.maxsize)
+
     def usable_bands(self, meta: CubeMeta) -> tuple[int, ...]:
         """The bands that are not marked bad and have at least one valid value."""
         good = meta.good_bands or (True,) * meta.bands
@@ -83,6 +89,10 @@ class Survey:
         """
         usable = self.usable_bands(meta)
         return tuple(b for b in usable if not self.constant or self.constant[b] is None) or usable
+
+    def is_flat(self, meta: CubeMeta) -> bool:
+        """Whether no usable band varies."""
+        return bool(self.constant) and all(self.constant[b] is not None for b in self.usable_bands(meta))
 
     def ends(self, meta: CubeMeta) -> tuple[float, float]:
         """The smallest and the largest value of all usable bands, constant ones included."""

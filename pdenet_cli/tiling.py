@@ -70,6 +70,7 @@ class Plan:
     depth: int  # largest number of bands in the core of a span
     memory: int = 0  # limit for one piece (a tile of a span), in bytes
     surroundings: Window | None = None  # where margins may reach; None: only within the scene
+    margin: int = 0  # the part of the halo that samples are needed for too
 
     @property
     def seen(self) -> Window:
@@ -140,6 +141,7 @@ def plan_tiles(
     bytes_for: Callable[[Plan], int],
     tile: int | None = None,
     surroundings: Window | None = None,
+    margin: int = 0,
 ) -> Plan:
     """A plan with about the least work whose largest piece fits into `memory`, as `bytes_for` counts it.
 
@@ -151,7 +153,7 @@ def plan_tiles(
     depths = {bands} if band_halo is None else {math.ceil(bands / pieces) for pieces in range(1, bands + 1)}
     sides = [tile] if tile is not None else _sides(max(scene.rows, scene.columns))
     plans = [
-        Plan(scene, scale, tuple(usable), reach, band_halo, side, depth, memory, surroundings)
+        Plan(scene, scale, tuple(usable), reach, band_halo, side, depth, memory, surroundings, margin)
         for depth in sorted(depths, reverse=True)
         for side in sides
     ]

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdenet_cli import Posterior, sharpen
+from pdenet_cli import Job, Posterior, Settings, sharpen
 from pdenet_cli import error_net as room
 from pdenet_cli.calibration import Calibration, guess, spread
 from pdenet_cli.cube import Cube, CubeMeta, Window
@@ -244,6 +244,29 @@ def test_errors_are_a_default_map_of_a_model_that_knows_them(pdenet, wise, model
         assert (folder / "scene_error.hdr").exists() is expected
 
 
+def test_only_maps_of_errors_take_the_memory_for_them(wise, scene, tmp_path):
+    def needed(model, *maps):
+        with Job(scene, tmp_path / "fine.hdr", Posterior(model, 4), Settings(maps=maps, tile=10)) as job:
+            return job.forecast().bytes_of_memory
+
+    taught = load_model(wise)
+    untaught = dataclasses.replace(taught, errors=None)
+    for maps in ((), ("std",)):
+        assert needed(taught, *maps) == needed(untaught, *maps) < needed(taught, "error")
+
+
+def test_tiles_for_less_memory_give_the_same_with_and_without_errors(wise):
+    pixels = np.random.default_rng(0).random((4, 30, 30), np.float32)
+    posterior = Posterior(load_model(wise), 4)
+    whole, *cut = (
+        sharpen(pixels, posterior, maps=maps, memory=memory)
+        for maps, memory in ((("error",), None), (("error",), 5_000_000), ((), 4_000_000))
+    )
+    for maps in cut:
+        for name, found in maps.items():
+            np.testing.assert_allclose(found, whole[name], rtol=1e-4, atol=1e-5)
+
+
 def test_a_model_that_does_not_know_its_errors_says_what_to_do(pdenet, models, scene, tmp_path):
     model = models / "calibrated.safetensors"
     ran = pdenet("uncertainty", scene, "-o", tmp_path / "maps", "--model", model, "--map", ERROR.name)
@@ -292,11 +315,31 @@ def test_a_scene_that_cannot_be_read_is_left_out_of_the_lessons(models, truths, 
     broken.write_text("ENVI\n")
     asked = TruthSettings(part="lower-right")
     model, output = str(models / "pdenet.safetensors"), tmp_path / "out.safetensors"
-    done = calibrate(model, [broken, truths[0]], output, asked, samples=2, learn=True)
+    told = []
+    done = calibrate(model, [broken, truths[0]], output, asked, samples=2, learn=True, say=told.append)
     assert list(done.failed) == [str(broken)]
+    assert told == [f"{broken}: its errors are not learned: {done.failed[str(broken)]}"]
     assert len(read_header(output).spec.extra[ERRORS_KEY]["scenes"]) == 1
     with pytest.raises(FormatError, match=r"broken\.hdr"):
         calibrate(model, [broken], tmp_path / "none.safetensors", asked, samples=2, learn=True)
+
+
+def test_a_scene_that_is_learned_from_without_noise_only_is_told_of(models, truths, tmp_path, monkeypatch):
+    real = tool.make_coarse
+
+    def failing(truth, degradation, *words, **more):
+        if degradation.noise == tool.NOISES[1]:
+            raise MemoryError("too large")
+        return real(truth, degradation, *words, **more)
+
+    monkeypatch.setattr(tool, "make_coarse", failing)
+    monkeypatch.setattr(tool, "STEPS", 2)
+    model, output, told = str(models / "pdenet.safetensors"), tmp_path / "out.safetensors", []
+    asked = TruthSettings(part="lower-right")
+    done = calibrate(model, truths[:2], output, asked, samples=2, learn=True, say=told.append)
+    assert done.failed == {}
+    assert told == [f"{truths[1]}: its errors with noise are not learned: MemoryError: too large"]
+    assert len(read_header(output).spec.extra[ERRORS_KEY]["scenes"]) == 2
 
 
 def test_damaged_weights_of_the_error_network_are_refused_in_a_line(wise, tmp_path):

@@ -16,6 +16,7 @@ from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.evaluation import view
 from pdenet_cli.formats.hdf5.guard import GuardedArray
 from pdenet_cli.georeference import Georeference
+from pdenet_cli.survey import Survey
 from pdenet_cli.tools.evaluate import evaluate_files
 from pdenet_cli.tools.truths import TruthSettings, refuse_to_replace
 from tests import contests
@@ -108,6 +109,18 @@ def test_values_that_fit_neither_reading_are_told_of(tmp_path):
         assert "scores may be meaningless" in note
         (tmp_path / "a.hdr").unlink()
         (tmp_path / "a.img").unlink()
+
+
+@pytest.mark.parametrize("estimate", [{}, {"gains": (1e-4,) * 5}, {"reflectance_scale": 10000.0}])
+@pytest.mark.parametrize("truth", [{}, {"gains": (1e-4,) * 5}, {"reflectance_scale": 10000.0}])
+def test_no_cube_is_surveyed_twice(tmp_path, monkeypatch, estimate, truth):
+    numbers = (10000 * smooth(**SIZE)).astype("<f4")
+    paths = written(tmp_path / "guess.hdr", numbers, **estimate), written(tmp_path / "truth.hdr", numbers, **truth)
+    usual, seen = Survey.of, []
+    monkeypatch.setattr(Survey, "of", lambda cube, *size: seen.append(cube.path.stem) or usual(cube, *size))
+    evaluate_files(*paths, None, TruthSettings())
+    assert seen.count("truth") == 1
+    assert seen.count("guess") <= 1
 
 
 def test_a_cube_beside_itself_is_scaled_alike_whatever_it_says(tmp_path):
@@ -244,6 +257,24 @@ def test_nodata_and_bad_bands_are_left_out_and_their_share_is_told(tmp_path):
     expected = np.sqrt(np.mean((guess.clip(0, 1) - unit)[[0, 1, 2, 4], 10:40].astype(np.float64) ** 2))
     assert result.systems["guess.hdr"].values["RMSE"] == pytest.approx(expected, abs=1e-6)
     assert np.isfinite(result.systems["guess.hdr"].values["MSSIM"])
+
+
+@pytest.mark.parametrize(("filling", "nodata"), [(0, None), (np.nan, None), (-9, -9.0)])
+def test_bands_that_an_estimate_marks_bad_are_left_out_with_a_note(tmp_path, filling, nodata):
+    unit = smooth(**SIZE).astype("<f4")
+    guess = unit + np.float32(0.01)
+    guess[[1, 3]] = filling
+    good = (True, False, True, False, True)
+    scene = written(tmp_path / "truth.hdr", unit, good_bands=(True, True, True, False, True))
+    estimate = written(tmp_path / "guess.hdr", guess, nodata=nodata, good_bands=good)
+    done = evaluate_files(estimate, scene, None, TruthSettings(look=True))
+    (result,) = done.scenes
+    assert (result.bands, result.bands_left_out, result.share_left_out) == ((0, 2, 4), 2, pytest.approx(2 / 5))
+    assert result.systems["guess.hdr"].values["RMSE"] == pytest.approx(0.01, rel=0.01)
+    assert done.notes == ("guess.hdr: 1 band that it marks bad is left out of the scores.",)
+    bad = written(tmp_path / "bad.hdr", guess, good_bands=(False, False, False, True, False))
+    with pytest.raises(UsageError, match="nothing to compare; every band"):
+        evaluate_files(bad, scene, None, TruthSettings())
 
 
 def test_an_estimate_has_holes_of_its_own(tmp_path):

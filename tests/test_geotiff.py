@@ -68,6 +68,22 @@ def test_gdal_finds_all_that_an_upscaled_cube_says(tmp_path, interleave, dtype):
     assert dataclasses.replace(found, georeference=native) == expected
 
 
+@pytest.mark.parametrize("said", [{"gains": (1e-4, 2e-4, 1e-4, 3e-4, 1e-4)}, {"reflectance_scale": 10000.0}])
+def test_gdal_scales_a_cube_alike_in_either_format(tmp_path, said):
+    written(tmp_path / "a.hdr", PIXELS.astype("<i2"), **said)
+    for source, copy in (("a.hdr", "b.tif"), ("b.tif", "c.hdr")):
+        with open_cube(tmp_path / source) as cube, create_cube(tmp_path / copy, cube.meta) as other:
+            other.write(cube.meta.window, cube.read())
+    for name in ("a.img", "b.tif", "c.img"):
+        with rasterio.open(tmp_path / name) as file:
+            assert file.scales == said.get("gains", (1,) * 5)
+        with open_cube(tmp_path / name) as cube:
+            assert (cube.meta.gains, cube.meta.reflectance_scale) == (
+                said.get("gains"),
+                said.get("reflectance_scale"),
+            )
+
+
 @pytest.mark.parametrize("point", [False, True])
 @pytest.mark.parametrize("kind", TRANSFORMS)
 @pytest.mark.parametrize("system", ["EPSG:32633", "EPSG:4326", "EPSG:3035", None])

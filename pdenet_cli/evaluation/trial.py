@@ -15,7 +15,7 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ResourceError
 from pdenet_cli.evaluation.view import ALREADY_UNIT, View
 from pdenet_cli.formats.raw import RawArray
-from pdenet_cli.gathering import halo_for
+from pdenet_cli.gathering import halo_for, margin_for
 from pdenet_cli.holes import FILL_DEPTH, filled_from_edges
 from pdenet_cli.inference import Layer, Sink, super_resolve
 from pdenet_cli.memory import usable_memory
@@ -91,9 +91,16 @@ def sharpen_coarse(
     cube, bands = low.cube, low.cube.meta.bands
     posterior.refuse_other_bands(bands)
     posterior = posterior.for_scene(cube, range(bands), ALREADY_UNIT)
-    halo = halo_for(posterior, [summary for summary, _ in outputs], holes=False)
-    around = cube.meta.window
-    plan = posterior.plan(low.part, range(bands), halo, memory, whole_spectra=whole_spectra, surroundings=around)
+    summaries = [summary for summary, _ in outputs]
+    plan = posterior.plan(
+        low.part,
+        range(bands),
+        halo_for(posterior, summaries, holes=False),
+        memory,
+        whole_spectra=whole_spectra,
+        surroundings=cube.meta.window,
+        margin=margin_for(posterior, summaries),
+    )
     layers = [Layer(summary, sink) for summary, sink in outputs]
     work = super_resolve(cube, posterior, plan, ALREADY_UNIT, layers, say=say)
     for done, _ in enumerate(work, start=1):

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.errors import UsageError
-from pdenet_cli.gathering import halo_for
+from pdenet_cli.gathering import halo_for, margin_for
 from pdenet_cli.inference import super_resolve
 from pdenet_cli.posterior import Posterior, require_posterior
 from pdenet_cli.progress import WatchTiles
 from pdenet_cli.reading import Reading
 from pdenet_cli.summaries import USUAL, Question
+from pdenet_cli.survey import Survey
 from pdenet_cli.tools.maps import Maps
 
 
@@ -48,7 +49,7 @@ def sharpen(
         raise UsageError(f"Got {met}; expected real numbers with the axes (bands, rows, columns).")
     bands, rows, columns = pixels.shape
     source = Cube(Path("the array"), CubeMeta(bands, rows, columns, pixels.dtype, nodata=nodata), pixels)
-    reading = Reading.of(source, posterior.network.bands, value_range, whole=True)
+    reading = Reading.of(source, posterior.network.bands, value_range, Survey.whole(source))
     posterior.refuse_other_bands(len(reading.bands))
     asked = Maps(maps, question, posterior)
     fine = replace(source.meta.upscaled(posterior.network.scale), dtype=np.dtype("f4"), nodata=float("nan"))
@@ -60,7 +61,8 @@ def sharpen(
     layers = asked.layers(cubes)
     posterior = posterior.for_scene(source, reading.bands, reading.radiometry)
     halo = halo_for(posterior, asked.summaries, holes=reading.survey.holes)
-    plan = posterior.plan(source.meta.window, reading.bands, halo, memory)
+    margin = margin_for(posterior, asked.summaries)
+    plan = posterior.plan(source.meta.window, reading.bands, halo, memory, margin=margin)
     work = super_resolve(
         source,
         posterior,

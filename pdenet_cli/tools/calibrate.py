@@ -89,7 +89,8 @@ def calibrate(
     trained_for = posterior.model.spec.training_degradation()
     degradation = settings.degradation(trained_for)
     if learn:
-        posterior = posterior.with_model(with_learned_errors(posterior, scenes, degradation, settings, watch))
+        taught = with_learned_errors(posterior, scenes, degradation, settings, watch, say)
+        posterior = posterior.with_model(taught)
     known, failed = _measure_scenes(scenes, posterior, degradation, settings, watch, say, certify=certify)
     ratios = [own for _, own in known]
     made = Calibration.fit(

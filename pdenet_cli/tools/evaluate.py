@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from math import inf
 from pathlib import Path
 
@@ -38,10 +39,14 @@ def evaluate_files(estimate: Path, truth: Path, scale: int | None, settings: Tru
             met = f"{estimate} is {_size(other)} and {truth} {_size(target)}"
             raise UsageError(f"{met} (bands x rows x columns); only cubes of the same shape can be compared.")
         notes += [*_wavelength_notes(other.meta, target.meta), *_ground_notes(other.meta, target.meta)]
-        # Constant bands too.
-        view = truth_view(target, factor, settings, multiple=1, count=target.meta.bands, say=notes.append)
+        survey_of = cache(Survey.of)  # it may read all of a cube: once is enough
+        count = target.meta.bands  # constant bands too
+        survey = survey_of(target)
+        view = truth_view(target, factor, settings, multiple=1, count=count, say=notes.append, survey=survey)
+        view, left_out = _without_bad_bands(view, other)
+        notes += left_out
         # The truth decides what 0 and 1 are; the estimate may store the same values in another scale.
-        (own, truths), scaling = _headers(other, target)
+        (own, truths), scaling = _headers(other, target, survey_of)
         notes += scaling
         radiometry = view.radiometry.for_other_file(truths, own)
         name = estimate.name if estimate.name != TRUTH else str(estimate)
@@ -53,17 +58,28 @@ def evaluate_files(estimate: Path, truth: Path, scale: int | None, settings: Tru
     return Evaluation(job, metrics, (scene,), seconds=seconds_since(started), notes=tuple(notes))
 
 
-def _headers(estimate: Cube, truth: Cube) -> tuple[list[CubeMeta], list[str]]:
+def _without_bad_bands(truth: View, estimate: Cube) -> tuple[View, list[str]]:
+    """The truth without bands that the estimate marks bad, and a note if there are any."""
+    good = estimate.meta.good_bands or (True,) * estimate.meta.bands
+    bands = tuple(band for band in truth.bands if good[band])
+    if not bands:
+        raise UsageError(f"{estimate.path}: nothing to compare; every band is marked bad in one of the cubes.")
+    bad = len(truth.bands) - len(bands)
+    told = "1 band that it marks bad is" if bad == 1 else f"{bad} bands that it marks bad are"
+    return replace(truth, bands=bands), [f"{estimate.path.name}: {told} left out of the scores."] if bad else []
+
+
+def _headers(estimate: Cube, truth: Cube, survey_of: Callable[[Cube], Survey]) -> tuple[list[CubeMeta], list[str]]:
     """What the two headers say of their numbers. Where only one does, the other's values decide what they are:
     the numbers of that file, or what these measure. A note tells which.
     """
     cubes = estimate, truth
-    metas = [_credible_header(cube) for cube in cubes]
+    metas = [_credible_header(cube, survey_of) for cube in cubes]
     says = [says_scale(meta) for meta in metas]
     if says[0] == says[1]:
         return metas, []
     silent, told = says.index(False), says.index(True)
-    level, survey = Survey.of(cubes[silent]).top, Survey.of(cubes[told])
+    level, survey = survey_of(cubes[silent]).top, survey_of(cubes[told])
     stored, physical = survey.top, physical_top(metas[told], survey)
     met = f"{cubes[silent].path.name} has no credible scale factor; its values"
     theirs = f"the other cube's {stored:.4g} as stored, {physical:.4g} as its header scales it"
@@ -80,9 +96,9 @@ def _times(one: float, other: float) -> float:
     return max(one / other, other / one) if min(one, other) > 0 else inf
 
 
-def _credible_header(cube: Cube) -> CubeMeta:
+def _credible_header(cube: Cube, survey_of: Callable[[Cube], Survey]) -> CubeMeta:
     """A header without a scale factor that the values contradict."""
-    return without_implausible_scale(cube.meta, Survey.of(cube)) if cube.meta.reflectance_scale else cube.meta
+    return without_implausible_scale(cube.meta, survey_of(cube)) if cube.meta.reflectance_scale else cube.meta
 
 
 def _open_estimate(estimate: Path, settings: TruthSettings) -> Cube:

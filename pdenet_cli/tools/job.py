@@ -17,7 +17,7 @@ from pdenet_cli.cube import CubeMeta, Window
 from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.formats import open_cube, output_format
 from pdenet_cli.formats.output import Output, unwritable
-from pdenet_cli.gathering import halo_for
+from pdenet_cli.gathering import halo_for, margin_for
 from pdenet_cli.inference import Layer, super_resolve
 from pdenet_cli.mixtures import enough_bands
 from pdenet_cli.posterior import Posterior, require_posterior
@@ -25,7 +25,7 @@ from pdenet_cli.progress import Say
 from pdenet_cli.reading import Reading
 from pdenet_cli.report import Report, finite, hashes, versions
 from pdenet_cli.summaries import USUAL, Question
-from pdenet_cli.survey import refuse_narrow
+from pdenet_cli.survey import Survey, refuse_narrow
 from pdenet_cli.tools.delivery import COMPLETE, KEPT, Delivery
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.tools.naming import with_own_name
@@ -117,8 +117,8 @@ class Job:
             self.delivery.refuse_existing()
             self.delivery.refuse_small_disk()
         # The whole scene: outputs would lose a hole or a bright pixel that the survey missed.
-        whole = not settings.forecast
-        self.reading = Reading.of(self.source, posterior.network.bands, settings.value_range, whole=whole)
+        survey = Survey.of(self.source) if settings.forecast else Survey.whole(self.source)
+        self.reading = Reading.of(self.source, posterior.network.bands, settings.value_range, survey)
         self.maps.scale_tolerance(self.reading.radiometry, self.reading.survey)
         # The maps can say only now what their tolerance is in.
         self.delivery = replace(self.delivery, cubes=dict(self._cubes(output, also_mean=shown)))
@@ -126,8 +126,14 @@ class Job:
             refuse_narrow(np.dtype(settings.dtype), self.source.meta, self.reading.survey)
         posterior.refuse_other_bands(len(self.reading.bands))
         self.posterior = posterior = posterior.for_scene(self.source, self.reading.bands, self.reading.radiometry)
-        scene_window, halo = self.source.meta.window, self._halo()
-        self.plan = posterior.plan(scene_window, self.reading.bands, halo, settings.memory, settings.tile)
+        self.plan = posterior.plan(
+            self.source.meta.window,
+            self.reading.bands,
+            self._halo(),
+            settings.memory,
+            settings.tile,
+            margin=margin_for(posterior, self.maps.summaries),
+        )
 
     def _halo(self) -> int | None:
         """The margin of the tiles: as asked for, else what makes them exact."""
@@ -288,7 +294,12 @@ class Job:
         fewer = (met,) if 1 < count < asked else ()
         of_scene = (*self.source.meta.notes, *self.reading.survey.notes)
         of_maps = self.maps.notes(len(self.reading.bands))
-        return (*of_scene, *self._zero_bands(), *fewer, *self._unmixed(), *of_maps)
+        return (*of_scene, *self._zero_bands(), *self._flat(), *fewer, *self._unmixed(), *of_maps)
+
+    def _flat(self) -> Iterator[str]:
+        """A note if there is nothing to sharpen."""
+        if self.reading.survey.is_flat(self.source.meta):
+            yield "No band varies: all keep their value, and uncertainty maps are 0."
 
     def _unmixed(self) -> Iterator[str]:
         """A note if the network sees every band of a scene that it would see as mixtures were it larger."""
@@ -315,7 +326,7 @@ class Job:
 
     @property
     def _unusable_bands(self) -> int:
-        return self.source.meta.bands - len(self.reading.bands) - len(self.reading.constant)
+        return self.source.meta.bands - len({*self.reading.bands, *self.reading.constant})
 
     def _report(self, job: dict[str, Any], statistics: dict[str, dict[str, Any]], seconds: float) -> Report:
         meta = self.source.meta

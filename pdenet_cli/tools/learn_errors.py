@@ -18,7 +18,7 @@ from pdenet_cli.evaluation.trial import Coarse, make_coarse, sharpen_coarse
 from pdenet_cli.evaluation.uncertainty import EstimateMaps
 from pdenet_cli.models import ERRORS_KEY, Model
 from pdenet_cli.posterior import Posterior
-from pdenet_cli.progress import Watch, WatchTiles
+from pdenet_cli.progress import Say, Watch, WatchTiles
 from pdenet_cli.tools.truths import TruthSettings, open_truth, truth_view
 from pdenet_cli.training.data import sha256_of
 from pdenet_cli.training.error_lessons import STEPS, Lessons, learn_errors
@@ -32,10 +32,11 @@ def with_learned_errors(
     degradation: Degradation,
     settings: TruthSettings,
     watch: Watch,
+    say: Say,
 ) -> Model:
     """The model with an error network that has learned from the scenes, but for their held-out quarters.
 
-    Scenes that cannot be used are left out; PdenetError if no other is there.
+    Scenes that cannot be used, or not with noise, are left out with a note; PdenetError if no other is there.
     """
     bare = posterior.with_model(replace(posterior.model, errors=None))
     lessons: dict[Path, list[Lessons]] = {}
@@ -46,8 +47,10 @@ def with_learned_errors(
             for how in (degradation, replace(degradation, noise=hypot(degradation.noise, noise))):
                 own = _lessons(path, bare, how, settings, partial(watch, f"{path.name}: errors"))
                 lessons.setdefault(path, []).extend([] if own is None else [own])
-        except Exception as error:  # told again, as a failed scene, when intervals are fitted
-            first = first or as_pdenet_error(error)
+        except Exception as error:
+            why = as_pdenet_error(error)
+            first = first or why
+            say(f"{path}: its errors{' with noise' if lessons.get(path) else ''} are not learned: {why}")
     every = [own for some in lessons.values() for own in some]
     if not every:
         raise first or UsageError("--learn-errors: no scene has pixels beside its held-out quarter.")

@@ -20,6 +20,7 @@ from pdenet_cli.models import ModelSpec
 from pdenet_cli.progress import Say
 from pdenet_cli.reading import Reading
 from pdenet_cli.report import versions
+from pdenet_cli.survey import Survey
 from pdenet_cli.training.data import held_out, sha256_of
 
 
@@ -128,11 +129,13 @@ def truth_view(
     multiple: int,
     count: int | None,
     say: Say = lambda text: None,
+    survey: Survey | None = None,
 ) -> View:
     """What is compared of a truth: the bands for a network that takes `count` of them, None for any number, and
-    the part that was asked for, cut to a `multiple` of pixels. `say` gets notes on suspicious values.
+    the part that was asked for, cut to a `multiple` of pixels. `say` gets notes on suspicious values;
+    `survey` is that of the cube, None if it is still to be made.
     """
-    reading = Reading.of(cube, count, settings.value_range)
+    reading = Reading.of(cube, count, settings.value_range, survey)
     for note in reading.survey.notes:
         say(f"{cube.path.name}: {note}.")
     size = rows, columns = cube.meta.rows, cube.meta.columns
