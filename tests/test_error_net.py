@@ -21,6 +21,7 @@ from pdenet_cli.evaluation.trial import Coarse
 from pdenet_cli.formats import open_cube
 from pdenet_cli.models import ERRORS_KEY, load_model, read_header, save_model
 from pdenet_cli.summaries import ERROR, Evidence, Question
+from pdenet_cli.tools import calibrate as calibration_tool
 from pdenet_cli.tools import learn_errors as tool
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.truths import TruthSettings, trained_on
@@ -366,3 +367,35 @@ def test_noise_is_learned_where_it_is_asked_for(models, truths, tmp_path, monkey
     asked = TruthSettings(part="lower-right", noise=0.01)
     calibrate(model, truths[:1], output, asked, samples=2, learn=True)
     assert seen == [Degradation(4, noise=0.01), Degradation(4, noise=np.hypot(0.01, tool.NOISES[0]))]
+
+
+def test_the_intervals_of_a_scene_are_fitted_as_if_it_were_new(models, truths, tmp_path, monkeypatch):
+    taught, used = {}, {}
+
+    def learning(lessons, *words):
+        network = error_net()
+        taught[network] = set(lessons)
+        return network
+
+    def measuring(path, posterior, *words):
+        used[path] = taught[posterior.model.errors]
+        return real(path, posterior, *words)
+
+    real = calibration_tool._scene_ratios
+    monkeypatch.setattr(tool, "_lessons", lambda path, *words: path)
+    monkeypatch.setattr(tool, "learn_errors", learning)
+    monkeypatch.setattr(calibration_tool, "_scene_ratios", measuring)
+    model, output = str(models / "pdenet.safetensors"), tmp_path / "new.safetensors"
+    asked = TruthSettings(part="lower-right")
+    calibrate(model, truths[:3], output, asked, samples=2, learn=True)
+    assert used == {path: {*truths[:3]} - {path} for path in truths[:3]}
+    assert next(iter(taught.values())) == {*truths[:3]}  # what the model keeps
+    kept = load_model(output).errors
+    assert torch.equal(kept.last.weight, next(iter(taught)).last.weight)
+
+
+def test_scenes_are_left_out_in_groups_of_neighbours():
+    groups = list(tool._groups(range(12)))
+    assert groups == [(0, 1, 2), (3, 4, 5), (6, 7), (8, 9), (10, 11)]
+    assert list(tool._groups(range(2))) == [(0,), (1,)]
+    assert list(tool._groups(range(1))) == []

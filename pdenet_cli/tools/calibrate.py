@@ -30,7 +30,7 @@ from pdenet_cli.models import (
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.progress import Say, Watch, WatchTiles
 from pdenet_cli.report import hashes
-from pdenet_cli.tools.learn_errors import with_learned_errors
+from pdenet_cli.tools.learn_errors import Taught, learn_from
 from pdenet_cli.tools.truths import TruthSettings, first_repeated, open_truth, trained_on, truth_view
 
 
@@ -67,7 +67,8 @@ def calibrate(
 ) -> Calibrated:
     """Write `model` to `output` with intervals calibrated on `scenes`; scenes that fail are left out.
 
-    `learn`: before that, it learns from what is not held out of the scenes how large its errors are.
+    `learn`: before that, it learns from what is not held out of the scenes how large its errors are; the intervals
+    of each scene are fitted as if it were new to what was learned.
     """
     started = time.monotonic()
     level = LEVEL if settings.level is None else settings.level
@@ -88,10 +89,11 @@ def calibrate(
     posterior = _posterior(source, samples, seed, device, settings)
     trained_for = posterior.model.spec.training_degradation()
     degradation = settings.degradation(trained_for)
+    taught = Taught(posterior.model, {})
     if learn:
-        taught = with_learned_errors(posterior, scenes, degradation, settings, watch, say)
-        posterior = posterior.with_model(taught)
-    known, failed = _measure_scenes(scenes, posterior, degradation, settings, watch, say, certify=certify)
+        taught = learn_from(posterior, scenes, degradation, settings, watch, say)
+        posterior = posterior.with_model(taught.model)
+    known, failed = _measure_scenes(scenes, posterior, taught, degradation, settings, watch, say, certify=certify)
     ratios = [own for _, own in known]
     made = Calibration.fit(
         ratios,
@@ -136,6 +138,7 @@ def _with_calibration(model: Model, calibration: Calibration) -> Model:
 def _measure_scenes(
     scenes: Sequence[Path],
     posterior: Posterior,
+    taught: Taught,
     degradation: Degradation,
     settings: TruthSettings,
     watch: Watch,
@@ -154,7 +157,8 @@ def _measure_scenes(
                 raise UsageError(f"{path}: the model was trained on this scene, so it certifies nothing.")
             if was_trained_on:
                 say(f"{path}: the model was trained on this scene, so its intervals will be too narrow on others.")
-            found = _scene_ratios(path, posterior, degradation, settings, partial(watch, path.name), say)
+            own = posterior.with_model(taught.as_if_new(path))
+            found = _scene_ratios(path, own, degradation, settings, partial(watch, path.name), say)
         except Exception as error:
             if len(scenes) == 1:
                 raise

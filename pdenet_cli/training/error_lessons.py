@@ -9,7 +9,7 @@ beyond z = TAME continued as a straight line, for a few errors are far larger th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -57,7 +57,8 @@ def learn_errors(
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=max(steps, 2), pct_start=0.1)
     for step in range(steps):
         chosen = torch.randint(len(scenes), (SCENES,), generator=generator).tolist()
-        losses = [_losses(network, *scenes[i].some(PATCHES, generator)) for i in chosen]
+        patches = [scenes[i].some(PATCHES, generator) for i in chosen]
+        losses = [_losses(network, *alike) for alike in _of_one_size(patches)]
         optimiser.zero_grad()
         torch.cat(losses).mean().backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -65,6 +66,16 @@ def learn_errors(
         schedule.step()
         watch(step + 1, steps)
     return network.eval().requires_grad_(False)
+
+
+def _of_one_size(patches: Iterable[tuple[Clues, Tensor]]) -> Iterator[tuple[Clues, Tensor]]:
+    """All patches of the same size together: one large batch takes a quarter of the time of many small ones."""
+    by_size: dict[torch.Size, list[tuple[Clues, Tensor]]] = {}
+    for clues, ratios in patches:
+        by_size.setdefault(ratios.shape[1:], []).append((clues, ratios))
+    for alike in by_size.values():
+        coarse, fine = (torch.cat([getattr(clues, name) for clues, _ in alike]) for name in ("coarse", "fine"))
+        yield Clues(coarse, fine), torch.cat([ratios for _, ratios in alike])
 
 
 def _losses(network: ErrorNet, clues: Clues, ratios: Tensor) -> Tensor:
