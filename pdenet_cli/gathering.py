@@ -60,7 +60,6 @@ class ObservedTile:
     radiometry: Radiometry
     tile: Tile
     summaries: Sequence[Summary] = ()  # the maps that are made of it
-    flat: bool = False  # no band of the scene varies: there is nothing to sample
 
     def evidence(self, span: Span) -> tuple[Evidence, NDArray[np.bool_]]:
         """What is known about some bands of the tile, and where on the fine grid there is data."""
@@ -68,7 +67,7 @@ class ObservedTile:
         bands = [self.plan.usable[i] for i in span.padded]  # as the file counts them
         padded, there = read_unit(self.source, tile.padded, bands, self.radiometry)
         fine_there = repeated(there[span.crop, *tile.core.relative_to(tile.padded).slices], tile.scale)
-        known = bool(fine_there.any()) and not self.flat
+        known = bool(fine_there.any())
         unit = padded[span.crop]
         near = wide.grown(1, within=tile.padded)  # to enlarge a pixel takes its neighbours
         around = Evidence(
@@ -80,7 +79,7 @@ class ObservedTile:
             measured=self.radiometry.measured(bands[span.crop]),
             inside=wide.relative_to(near),
         )
-        # Without samples, both are anything: it is not shown. But intervals divide by what is expected.
+        # Without data, both are anything: it is not shown. But intervals divide by what is expected.
         unexplained = self._unexplained(around) if known else np.zeros_like(around.low)
         expected = self._expected(around) if known else np.ones_like(around.roughness)
         return around.cropped(tile.core.relative_to(wide), unexplained, expected), fine_there
@@ -107,7 +106,7 @@ class ObservedTile:
         return self.tile.core.grown(margin_for(self.posterior, self.summaries), within=self.tile.padded)
 
     def _no_samples(self, bands: int) -> NDArray[np.float32]:
-        """Samples of zeros where there is nothing to sample: the network is spared."""
+        """Samples of zeros where there is no data: the network is spared."""
         fine = self._wide.scaled(self.tile.scale)
         return np.zeros((len(self.posterior), bands, fine.rows, fine.columns), np.float32)
 

@@ -63,12 +63,10 @@ def super_resolve(
     """Write every layer tile by tile, from tile number `first` on; yields each tile when it is written.
 
     Of the bands that the network does not see, those in `constant` keep their numbers, the others become nodata.
-    If all of its bands are in `constant`, the scene is flat: they keep their numbers, and the network is spared.
     Where memory runs out, fewer sub-networks at once and then smaller tiles are tried; `say` gets a message.
     """
     posterior.settle(plan)
     summaries = [layer.summary for layer in layers]
-    flat = set(plan.usable) <= set(constant)
     most = plan.scene.pixels  # of a tile; larger ones have run out of memory
     for tile in plan.tiles[first:]:
         pending = [tile]
@@ -78,7 +76,7 @@ def super_resolve(
                 pending += reversed(piece.halves(plan.halo, plan.seen))
                 continue
             try:
-                observed = ObservedTile(source, posterior, plan, radiometry, piece, summaries, flat)
+                observed = ObservedTile(source, posterior, plan, radiometry, piece, summaries)
                 _TileWriter(observed, layers, question, constant).write()
             except (MemoryError, RuntimeError) as error:
                 if not out_of_memory(error):
@@ -96,7 +94,7 @@ class _TileWriter:
     observed: ObservedTile
     layers: Sequence[Layer]
     question: Question
-    constant: Sequence[int]  # bands with the same value everywhere, which they keep
+    constant: Sequence[int]  # bands that the network does not see, with the same value everywhere
 
     def write(self) -> None:
         plan, target = self.observed.plan, self.observed.tile.target
@@ -126,8 +124,6 @@ class _TileWriter:
     ) -> tuple[NDArray[Any], int]:
         """What a layer shows of some bands, and how many values its type could not hold."""
         summary, radiometry = layer.summary, self.observed.radiometry
-        if self.observed.flat and layer.cube is not None:
-            return np.stack([self._other_band(band, layer) for band in bands]), 0
         values = evidence.mean if summary.compute is None else summary.compute(evidence, self.question)
         if summary.unit == "value" and layer.cube is not None:
             meta = layer.cube.meta

@@ -21,7 +21,7 @@ class Reading:
 
     survey: Survey
     bands: tuple[int, ...]  # those that the network sees
-    constant: tuple[int, ...]  # usable bands that keep the one number they hold; `bands` too if none varies
+    constant: tuple[int, ...]  # usable bands that it does not see, because each holds one number throughout
     radiometry: Radiometry
 
     @classmethod
@@ -42,8 +42,6 @@ class Reading:
         if not bands:
             raise FormatError(f"{cube.path}: every band is marked bad or empty.")
         constant = tuple(band for band in survey.usable_bands(cube.meta) if band not in bands)
-        if survey.is_flat(cube.meta):
-            constant = bands
         radiometry = Radiometry.of(cube.meta, survey, value_range)
         if radiometry.has_impossible(survey):
             survey = replace(survey, holes=True)

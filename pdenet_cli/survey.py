@@ -90,10 +90,6 @@ class Survey:
         usable = self.usable_bands(meta)
         return tuple(b for b in usable if not self.constant or self.constant[b] is None) or usable
 
-    def is_flat(self, meta: CubeMeta) -> bool:
-        """Whether no usable band varies."""
-        return bool(self.constant) and all(self.constant[b] is not None for b in self.usable_bands(meta))
-
     def ends(self, meta: CubeMeta) -> tuple[float, float]:
         """The smallest and the largest value of all usable bands, constant ones included."""
         constants = [self.constant[b] for b in self.usable_bands(meta)] if self.constant else []

@@ -47,36 +47,6 @@ def test_a_band_set_to_zero_stays_zero_and_is_told_of(pdenet, scene, models, tmp
     assert "1 of 5 have the same value everywhere" in pdenet("info", scene).stdout
 
 
-@pytest.mark.parametrize(("size", "bands"), [((1, 1), 3), ((9, 14), 3), ((9, 14), 40)])
-def test_a_scene_in_which_no_band_varies_keeps_its_values(pdenet, tmp_path, size, bands):
-    pixels = np.empty((bands, *size), "i2")
-    pixels[:] = np.arange(1003, 1003 + bands)[:, None, None]
-    pixels[1:, -1, 5:] = -1  # nodata
-    scene = written(tmp_path / "flat.hdr", pixels, nodata=-1.0)
-    maps = ("error", "std", "share", "interval", "risk", "cv", "angle", "consistency")
-    words = [word for name in maps for word in ("--map", name)]
-    words += ["--tolerance", 1, "--model", "general-x2", "--samples", 2]
-    ran = pdenet("uncertainty", scene, "-o", tmp_path / "maps", *words)
-    assert ran.returncode == 0, ran.stderr
-    assert "No band varies" in ran.stderr
-    told = json.loads((tmp_path / "maps" / "flat.report.json").read_text())["scene"]
-    assert (told["constant_bands"], told["unusable_bands"]) == (bands, 0)
-    expected = pixels.repeat(2, 1).repeat(2, 2)
-    there = expected != -1
-    for path in (paths := list((tmp_path / "maps").glob("*.hdr"))):
-        with open_cube(path) as cube:
-            found = cube.read()
-        if path.stem == "flat_mean":
-            np.testing.assert_array_equal(found, expected)
-            continue
-        merged = path.stem.endswith("_merged")
-        known = there.any(0, keepdims=True) if merged else there
-        assert np.isnan(found[~known]).all()
-        values = expected.mean(0, keepdims=True, where=there) if merged else expected
-        np.testing.assert_allclose(found[known], values[known] if "interval" in path.stem else 0)
-    assert len(paths) == 18
-
-
 def test_holes_that_nobody_declared_are_holes_where_the_user_says_so(pdenet, tmp_path):
     pixels = picture(3, 20, 20).astype("f4")
     pixels[:, :4] = -9999

@@ -294,12 +294,7 @@ class Job:
         fewer = (met,) if 1 < count < asked else ()
         of_scene = (*self.source.meta.notes, *self.reading.survey.notes)
         of_maps = self.maps.notes(len(self.reading.bands))
-        return (*of_scene, *self._zero_bands(), *self._flat(), *fewer, *self._unmixed(), *of_maps)
-
-    def _flat(self) -> Iterator[str]:
-        """A note if there is nothing to sharpen."""
-        if self.reading.survey.is_flat(self.source.meta):
-            yield "No band varies: all keep their value, and uncertainty maps are 0."
+        return (*of_scene, *self._zero_bands(), *fewer, *self._unmixed(), *of_maps)
 
     def _unmixed(self) -> Iterator[str]:
         """A note if the network sees every band of a scene that it would see as mixtures were it larger."""
@@ -326,7 +321,7 @@ class Job:
 
     @property
     def _unusable_bands(self) -> int:
-        return self.source.meta.bands - len({*self.reading.bands, *self.reading.constant})
+        return self.source.meta.bands - len(self.reading.bands) - len(self.reading.constant)
 
     def _report(self, job: dict[str, Any], statistics: dict[str, dict[str, Any]], seconds: float) -> Report:
         meta = self.source.meta
