@@ -182,7 +182,8 @@ def test_a_scene_of_pictures_is_the_same_whatever_lies_beside_them(tmp_path):
 
 
 @pytest.mark.parametrize("done", [0, 2])
-def test_what_is_done_stays_where_the_scene_cannot_be_read_for_a_while(make_cube, tmp_path, monkeypatch, done):
+@pytest.mark.parametrize("error", [FormatError("a.tif: can no longer be read."), ZeroDivisionError("a bug.")])
+def test_what_is_done_stays_whatever_goes_wrong(make_cube, tmp_path, monkeypatch, done, error):
     scene, _ = make_cube("a.tif", rows=24, columns=12)
     posterior, out = Posterior(bicubic_model(2), 1), tmp_path / "fine.tif"
     job = Job(scene, out, posterior, Settings(tile=6))
@@ -191,11 +192,12 @@ def test_what_is_done_stays_where_the_scene_cannot_be_read_for_a_while(make_cube
     def failing(*words):
         count.append(words)
         if len(count) > done:
-            raise FormatError("a.tif: can no longer be read (Input/output error).")
+            raise error
         return read(*words)
 
     monkeypatch.setattr(job.source, "read", failing)
-    with pytest.raises(FormatError, match="continue with --resume" if done else r"error\)\.$"):
+    told = done and isinstance(error, FormatError)
+    with pytest.raises(type(error), match="continue with --resume" if told else r"(read|bug)\.$"):
         list(job.run())
     assert bool(list(tmp_path.glob(".*"))) == bool(done)
     again = Job(scene, out, posterior, Settings(tile=6, resume=True))

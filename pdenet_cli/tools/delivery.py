@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli.cube import Cube, CubeMeta
-from pdenet_cli.errors import FormatError, OutputError, PdenetError, ResourceError
+from pdenet_cli.errors import OutputError, PdenetError
 from pdenet_cli.formats import files_of, open_cube
 from pdenet_cli.formats.output import (
     PARTIAL,
@@ -156,18 +156,15 @@ class Delivery:
 
     @contextmanager
     def cleanup_on_failure(self) -> Iterator[None]:
-        """Delete partial files on an error, except where --resume can continue: after an interrupt, or where after
-        some tiles the scene could not be read, an output could not be written, or memory ran out.
-        """
+        """Delete partial files on an error, unless --resume can continue: after some tiles, or an interrupt."""
         try:
             yield
         except Exception as error:
-            if isinstance(error, (FormatError, ResourceError, OSError)) and self.journal.steps:
-                if not isinstance(error, PdenetError):
-                    raise  # `Job` says which folder cannot be written
+            if not self.journal.steps:
+                self._discard()
+                self.journal.end()
+            elif isinstance(error, PdenetError):
                 raise type(error)(f"{error} {KEPT}") from error
-            self._discard()
-            self.journal.end()
             raise
 
     def complete(self, report: Report) -> None:
