@@ -9,7 +9,7 @@ and answers with the root mean square of the error to expect of each value y of 
 - spread: a first guess of the size of errors;
 - clues: 1, and what is seen of y itself, on the fine grid (`Clues.fine`);
 - weights: found by the convolutions from `Clues.coarse`, on the grid of the input, where they cost little, and
-  enlarged by linear interpolation.
+  enlarged by linear interpolation. One of these clues tells how near the edge of the scene is.
 
 All that it sees is relative to the spread, so that brightness does not matter, and none of it changes, but for its
 place, when a scene is turned or mirrored.
@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from pdenet_cli.cube import Window
 from pdenet_cli.degradation import bicubic_up
 
-COARSE, FINE = 7, 3  # number of clues on each grid, without the 1
+COARSE, FINE = 8, 3  # number of clues on each grid, without the 1
 WIDTH, LAYERS = 16, 5
 NEAR, FAR = 3, 5  # sides, in input pixels, of the surroundings that a pixel is compared with
 MOST = 6.0  # a clue's largest absolute value
@@ -63,6 +63,7 @@ class Clues:
             near.abs(),
             far / 2,
             (around / (bright + around)).log_(),
+            _at_edge(low),
         )
         return cls(torch.stack(coarse, 1), torch.stack((agreed, added, _off_centre(mean, scale)), 1))
 
@@ -124,6 +125,17 @@ def _pooled(fine: Tensor, scale: int) -> Tensor:
 def _surroundings(low: Tensor, side: int) -> Tensor:
     """The mean over `side` x `side` pixels; beyond the edge, edge pixels are repeated."""
     return F.avg_pool2d(F.pad(low[:, None], (side // 2,) * 4, mode="replicate"), side, stride=1)[:, 0]
+
+
+def _at_edge(low: Tensor) -> Tensor:
+    """1 in pixels at an edge, where less is known, 1/2 in those beside them, 0 elsewhere; shaped as `low`.
+
+    A part of a scene has edges that are none. They lie beyond the reach of what is exact of it (MARGIN).
+    """
+    places = (torch.arange(length, device=low.device) for length in low.shape[1:])
+    rows, columns = (torch.minimum(place, place.flip(0)) for place in places)
+    away = torch.minimum(rows[:, None], columns).to(low.dtype)
+    return (1 - away / 2).clamp_(min=0).expand_as(low)
 
 
 def _off_centre(fine: Tensor, scale: int) -> Tensor:

@@ -54,6 +54,16 @@ def test_a_window_with_its_margin_gives_what_the_whole_scene_gives(scale, row, c
     np.testing.assert_allclose(cut, whole, rtol=1e-4)
 
 
+def test_it_sees_how_near_the_edge_of_the_scene_is():
+    low, mean, std, first = (torch.from_numpy(part) for part in known(7, 5, 2))
+    seen = Clues.of(2, low, mean, std, first).coarse[:, -1]
+    expected = np.zeros((7, 5))
+    expected[1:-1, 1:-1] = 0.5
+    expected[[0, -1]] = expected[:, [0, -1]] = 1
+    expected[2:-2, 2:-2] = 0
+    np.testing.assert_array_equal(seen, np.stack([expected] * 2))
+
+
 def test_a_margin_one_pixel_smaller_is_not_enough():
     network, maps = error_net(), known(30, 30, 4)
     changed = [array.copy() for array in maps]
