@@ -201,11 +201,26 @@ def test_a_tolerance_is_in_values_as_the_header_scales_them(
     assert 1 < risks[0].mean() < 99
 
 
-def test_a_tolerance_in_the_files_numbers_is_refused_where_the_header_scales_them(pdenet, scene, models, tmp_path):
-    words = ("--model", models / "calibrated.safetensors", "--tolerance", 250)
-    ran = pdenet("uncertainty", scene, "-o", tmp_path / "m", *words)
-    assert ran.returncode == 2
-    assert "--tolerance 250: too large. The header scales the values" in " ".join(ran.stderr.split())
+@pytest.mark.parametrize(
+    ("said", "asked", "doubted"),
+    [
+        (dict(gains=(1e-4,) * 5), 0.02, True),
+        (dict(gains=(1e-4,) * 5), 0.002, False),
+        ({}, 200, True),
+        ({}, 20, False),
+    ],
+)
+def test_a_tolerance_beyond_all_differences_of_a_scene_gets_a_note(models, tmp_path, said, asked, doubted):
+    pixels = np.random.default_rng(0).integers(300, 420, (5, 12, 12)).astype("<i2")
+    pixels[0, 0, :2] = 300, 420
+    scene = written(tmp_path / "even.hdr", pixels, **said)
+    posterior = Posterior(load_model(models / "calibrated.safetensors"), 2)
+    job = Job(scene, tmp_path / "out.hdr", posterior, Settings(False, ("risk",), Question(tolerance=asked)))
+    list(job.run())
+    differ = "0.012" if said else "120"
+    met = f"--tolerance {asked:g} is larger than any difference of this scene's values ({differ})"
+    assert (f"{met}: is it in the right unit?" in job.report.notes) == doubted
+    assert np.isfinite(open_cube(tmp_path / "out_risk.hdr").read()).all()
 
 
 def test_intervals_hold_the_mean_and_are_the_calibrations(pdenet, scene, models, tmp_path):
@@ -228,6 +243,8 @@ def test_intervals_hold_the_mean_and_are_the_calibrations(pdenet, scene, models,
         ("calibrated", ["--map", "interval", "--level", "1.5"], 2, "--level"),
         ("calibrated", ["--map", "std", "--level", "0.8"], 2, "--map interval"),
         ("calibrated", ["--tolerance", "inf"], 2, "--tolerance"),
+        ("calibrated", ["--tolerance", "nan"], 2, "--tolerance"),
+        ("calibrated", ["--tolerance", "-1"], 2, "--tolerance"),
         ("pdenet", ["--level", "0.8"], 2, "--level"),
         ("pdenet", ["--map", "elephant"], 2, "consistency"),
         ("pdenet", ["--samples", "1"], 2, "--samples"),

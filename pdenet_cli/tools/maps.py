@@ -34,6 +34,7 @@ class Maps:
     def __init__(self, names: Sequence[str] | None, question: Question, posterior: Posterior) -> None:
         """`names` are names of MAPS, or a single one; None for the default ones of the model."""
         self.posterior = posterior
+        self.doubts: tuple[str, ...] = ()  # on the tolerance, once the scene is known
         self.by_default = names is None
         self.calibration = Calibration.of(posterior.model.spec)
         usual_level = None if self.calibration is None else self.calibration.level
@@ -52,17 +53,18 @@ class Maps:
             raise UsageError(f"--level {question.level:g} applies only to intervals. {way} --level.")
 
     def scale_tolerance(self, radiometry: Radiometry, survey: Survey) -> None:
-        """Tell the tolerance in both units where the header scales values; refuse one that no error can exceed."""
+        """Tell the tolerance in both units where the header scales values; doubt one that no error can exceed."""
         tolerance, sizes = self.question.tolerance, np.abs(radiometry.measures)
-        if tolerance is None or (sizes == 1).all():
+        if tolerance is None:
             return
+        if (sizes != 1).any():
+            numbers = " to ".join(dict.fromkeys(f"{tolerance / size:g}" for size in (sizes.max(), sizes.min())))
+            told = f" as the header scales values ({numbers} in the file's numbers)"
+            self.question = replace(self.question, scaled=told)
         differ = float((survey.maximum - survey.minimum) * sizes.max())
         if 0 < differ < tolerance:
-            met = f"--tolerance {tolerance:g}: too large. The header scales the values"
-            raise UsageError(f"{met}, and as it scales them they differ by at most {differ:.3g}.")
-        numbers = " to ".join(dict.fromkeys(f"{tolerance / size:g}" for size in (sizes.max(), sizes.min())))
-        told = f" as the header scales values ({numbers} in the file's numbers)"
-        self.question = replace(self.question, scaled=told)
+            met = f"--tolerance {tolerance:g} is larger than any difference of this scene's values ({differ:.3g})"
+            self.doubts = (f"{met}: is it in the right unit?",)
 
     def metas(self, fine: CubeMeta) -> Iterator[tuple[str, CubeMeta]]:
         """The name and the metadata of each map's cube; `fine` is the metadata of the sharpened cube."""
@@ -100,8 +102,8 @@ class Maps:
         return asked | {"calibration": promise}
 
     def notes(self, bands: int) -> tuple[str, ...]:
-        """Notes on the unit of a tolerance, on default maps without intervals, and on a calibration made for
-        other samples; the scene has so many `bands`.
+        """Notes on the unit and the size of a tolerance, on default maps without intervals, and on a calibration
+        made for other samples; the scene has so many `bands`.
         """
         q = self.question
         scaled = (f"--tolerance {q.tolerance:g} is taken{q.scaled}.",) if q.scaled else ()
@@ -112,7 +114,7 @@ class Maps:
             return ()
         posterior = self.posterior
         count, ensemble, mixtures = len(posterior), posterior.ensemble, posterior.most_mixtures
-        return (*scaled, *self.calibration.misfits(count, ensemble, mixtures=mixtures, bands=bands))
+        return (*scaled, *self.doubts, *self.calibration.misfits(count, ensemble, mixtures=mixtures, bands=bands))
 
     def statistics(self, cubes: Mapping[str, Cube], radiometry: Radiometry) -> dict[str, Any]:
         """Mean, median and shares of the scene above some levels, for each merged map and for interval widths."""
