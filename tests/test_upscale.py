@@ -582,6 +582,37 @@ def test_a_merged_map_keeps_the_scale_that_all_bands_share(models, gains):
     assert (alone.gains, alone.offsets) == (((0.0001,), (0.0,)) if len(set(gains)) == 1 else (None, None))
 
 
+@pytest.mark.parametrize("alike", [False, True])
+def test_bands_of_different_gains_are_merged_as_the_header_scales_them(models, tmp_path, alike):
+    values = np.random.default_rng(0).integers(300, 900, (3, 12, 12)) / 1000
+    gains = np.full(3, 1e-3) if alike else np.array([1e-3, 5e-4, 1e-4])
+    offsets = np.zeros(3) if alike else np.array([0.0, -0.1, 0.1])
+    gain, offset = gains[:, None, None], offsets[:, None, None]
+    said = dict(gains=tuple(gains), offsets=tuple(offsets))
+    scene = written(tmp_path / "packed.hdr", np.rint((values - offset) / gain).astype("<i2"), **said)
+    posterior = Posterior(load_model(models / "calibrated.safetensors"), 4)
+    job = Job(scene, tmp_path / "out.hdr", posterior, Settings(True, ("std", "share", "interval"), tile=7))
+    list(job.run())
+    cubes = {name: open_cube(path) for name, path in job.report.outputs.items()}
+    made = {name: cube.read().astype(np.float64) for name, cube in cubes.items()}
+    unit = (1e-3, 0.0) if alike else (1, 0)  # of merged maps
+    spread = np.sqrt(((made["std"] * gain) ** 2).mean(0))
+    np.testing.assert_allclose(made["std_merged"][0] * unit[0], spread, rtol=1e-5)
+    for name in ("interval_low", "interval_high"):
+        ends = (made[name] * gain + offset).mean(0)
+        np.testing.assert_allclose(made[f"{name}_merged"][0] * unit[0], ends, rtol=1e-5)
+    told, note = "values as the header scales them", "The bands differ in gain or offset"
+    assert any(note in text for text in job.report.notes) == (not alike)
+    for name in ("std", "interval"):
+        assert job.report.maps[name]["unit"] == ("the file's units" if alike else told)
+    levels = [above["level"] for above in job.report.maps["std"]["above"]]
+    assert levels[0] == (1 if alike else 0.001)
+    assert job.report.maps["share"]["unit"] == "percent"
+    assert cubes["std_merged"].meta.gains == ((1e-3,) if alike else None)
+    assert (told in cubes["std_merged"].meta.extra["description"]) == (not alike)
+    assert told not in cubes["share_merged"].meta.extra["description"]
+
+
 def test_a_map_says_what_its_numbers_are(models):
     scaled = dict(gains=(0.1, 0.1), offsets=(5.0, 5.0), reflectance_scale=100.0, nodata=-1.0)
     shown = dict(wavelengths=(500, 600), wavelength_units="nm", default_bands=(1, 0, 0))
