@@ -474,6 +474,7 @@ def test_one_bad_scene_of_several_does_not_stop_the_others(pdenet, scene, models
         (["--model", "nowhere"], 4, "nowhere"),
         (["-o", "x.xyz"], 5, "suffix"),
         (["-o", "none/x.hdr"], 5, "not a folder"),
+        (["-o", "none/x"], 5, "none is not a folder. Create it first."),
         (["--samples", "0"], 2, "samples"),
         (["--samples", "100000000"], 2, "samples"),
         (["--seed", "99999999999999999999"], 2, "--seed"),
