@@ -47,6 +47,7 @@ class Layer:
     cube: Sink | None = None
     merged: Cube | None = None
     clipped: list[int] = field(default_factory=list)  # values beyond the type of `cube`, of each written tile
+    scaling: tuple[Sequence[float], Sequence[float]] | None = None  # gains and offsets to apply before merging
 
 
 def super_resolve(
@@ -109,7 +110,8 @@ class _TileWriter:
                 values, beyond = self._in_file_numbers(layer, evidence, there, bands)
                 clipped[i] += beyond
                 if layer.merged is not None:
-                    sums[i] = layer.summary.merging.addends(evidence, values, there) + sums.get(i, 0)
+                    scaled = _scaled(values, layer.scaling, bands)
+                    sums[i] = layer.summary.merging.addends(evidence, scaled, there) + sums.get(i, 0)
                 if layer.cube is not None:
                     self._write_owned(layer, span, dict(zip(bands, values, strict=True)))
                 del values
@@ -166,6 +168,16 @@ class _TileWriter:
         """The constant bands, read once for all layers: (1, rows, columns) each."""
         pixels = self.observed.source.read(self.observed.tile.core, self.constant)
         return dict(zip(self.constant, pixels[:, None], strict=True))
+
+
+def _scaled(
+    values: NDArray[Any], scaling: tuple[Sequence[float], Sequence[float]] | None, bands: Sequence[int]
+) -> NDArray[Any]:
+    """The values of some bands with the gains and offsets of these."""
+    if scaling is None:
+        return values
+    gains, offsets = (np.array([some[band] for band in bands])[:, None, None] for some in scaling)
+    return np.asarray(values * gains + offsets)
 
 
 def _smaller(tile: Tile, posterior: Posterior, plan: Plan, say: Say) -> list[Tile]:

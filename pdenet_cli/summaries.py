@@ -43,6 +43,7 @@ Map = NDArray[np.float32]  # (bands, rows, columns)
 Sums = NDArray[np.float64]  # (any, rows, columns)
 
 FILE_UNITS = "the file's units"  # as reports, tables and pages call the unit of numbers
+SCALED_UNITS = "values as the header scales them"  # of merged maps where bands differ in gain or offset
 DARK = 1 / 255  # cv divides by at least this
 CACHED = ("mean", "std", "roughness")  # maps that Evidence computes once
 

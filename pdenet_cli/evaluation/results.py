@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from math import nan
 from typing import Any
 
 from pdenet_cli.degradation import Degradation
@@ -25,6 +26,7 @@ class SystemScores:
     values: dict[str, float]
     bands: dict[str, list[float]]  # of the metrics that have a value for each band
     seconds: float = 0.0
+    brightness: float = nan  # mean size of its values, as a multiple of the truth's
 
 
 @dataclass(frozen=True)

@@ -293,7 +293,7 @@ class Job:
         met = f"{count} samples instead of {asked}: this network cannot give more different ones."
         fewer = (met,) if 1 < count < asked else ()
         of_scene = (*self.source.meta.notes, *self.reading.survey.notes)
-        of_maps = self.maps.notes(len(self.reading.bands))
+        of_maps = *self.maps.unit_notes(self.source.meta), *self.maps.notes(len(self.reading.bands))
         return (*of_scene, *self._zero_bands(), *fewer, *self._unmixed(), *of_maps)
 
     def _unmixed(self) -> Iterator[str]:
