@@ -23,8 +23,9 @@ The map of the house; imports only go down, and rooms of one storey leave each o
      6 radiometry.py    between the file's numbers and the network's 0..1
      5 survey.py        what the numbers of a scene are like
      4 holes.py         pixels without data: where they are, what the network sees there
-     3 cube.py          Window, CubeMeta, Cube
-     2 georeference.py  where pixels lie on the ground
+     3 cube.py          CubeMeta, Cube
+     2 window.py        Window: a rectangle of pixels
+       georeference.py  where pixels lie on the ground
        bands.py         which bands are wanted, by number or by wavelength
        dtypes.py        which numbers a NumPy type can hold
        memory.py        how much memory a run may use
@@ -40,7 +41,7 @@ from typing import TYPE_CHECKING, Any
 from pdenet_cli.errors import PdenetError
 
 if TYPE_CHECKING:
-    from pdenet_cli.cube import Cube, CubeMeta, Window
+    from pdenet_cli.cube import Cube, CubeMeta
     from pdenet_cli.formats import create_cube, open_cube
     from pdenet_cli.models import load_model
     from pdenet_cli.posterior import Posterior
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from pdenet_cli.survey import Survey
     from pdenet_cli.tools.arrays import sharpen
     from pdenet_cli.tools.job import Job, Settings
+    from pdenet_cli.window import Window
 
 __version__ = "0.1.0"
 
@@ -79,7 +81,7 @@ _LATER = {
     "Radiometry": "pdenet_cli.radiometry",
     "Settings": "pdenet_cli.tools.job",
     "Survey": "pdenet_cli.survey",
-    "Window": "pdenet_cli.cube",
+    "Window": "pdenet_cli.window",
     "create_cube": "pdenet_cli.formats",
     "load_model": "pdenet_cli.models",
     "open_cube": "pdenet_cli.formats",

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from pdenet_cli.calibration import guess
-from pdenet_cli.cube import Cube, Window
+from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.error_net import MARGIN, ErrorNet
 from pdenet_cli.holes import FILL_DEPTH
@@ -21,6 +21,7 @@ from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.reading import read_unit
 from pdenet_cli.summaries import Evidence, Map, Samples, Summary, repeated, roughness
 from pdenet_cli.tiling import Plan, Span, Tile
+from pdenet_cli.window import Window
 
 ROUGHNESS_HALO = 3  # roughness depends on pixels up to two away, and enlarging it on one more
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Cube, CubeMeta, Pixels, Window
+from pdenet_cli.cube import Cube, CubeMeta, Pixels
 from pdenet_cli.errors import ResourceError, out_of_memory
 from pdenet_cli.gathering import ObservedTile
 from pdenet_cli.holes import valid
@@ -26,6 +26,7 @@ from pdenet_cli.summaries import (
     repeated,
 )
 from pdenet_cli.tiling import Plan, Span, Tile
+from pdenet_cli.window import Window
 
 SMALLEST_TILE = 8  # input pixels a side; smaller tiles are not tried when memory runs out
 

@@ -37,7 +37,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Window
+from pdenet_cli.window import Window
 
 Map = NDArray[np.float32]  # (bands, rows, columns)
 Sums = NDArray[np.float64]  # (any, rows, columns)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pdenet_cli import Job, Posterior, Settings, sharpen
 from pdenet_cli import error_net as room
 from pdenet_cli.calibration import Calibration, guess, spread
-from pdenet_cli.cube import Cube, CubeMeta, Window
+from pdenet_cli.cube import Cube, CubeMeta
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.error_net import MARGIN, Clues, ErrorNet
 from pdenet_cli.errors import FormatError, ModelError, UsageError
@@ -26,6 +26,7 @@ from pdenet_cli.tools import learn_errors as tool
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.truths import TruthSettings, trained_on
 from pdenet_cli.training.error_lessons import Lessons, learn_errors
+from pdenet_cli.window import Window
 from tests.cubes import written
 from tests.error_nets import error_net
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pdenet_cli.bands import BandChoice
 from pdenet_cli.calibration import ENSEMBLES
-from pdenet_cli.cube import Cube, Window
+from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation.view import LOWER_RIGHT_ALONE, PARTS, View
@@ -22,6 +22,7 @@ from pdenet_cli.reading import Reading
 from pdenet_cli.report import versions
 from pdenet_cli.survey import Survey
 from pdenet_cli.training.data import held_out, sha256_of
+from pdenet_cli.window import Window
 
 
 @dataclass(frozen=True)
