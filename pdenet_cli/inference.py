@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Cube, CubeMeta, Pixels
+from pdenet_cli.cube import Cube, Pixels
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import ResourceError, out_of_memory
 from pdenet_cli.gathering import ObservedTile
 from pdenet_cli.holes import valid

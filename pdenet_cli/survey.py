@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Cube, CubeMeta, Pixels
+from pdenet_cli.cube import Cube, Pixels
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.dtypes import can_hold, limits
 from pdenet_cli.errors import FormatError, UsageError
 from pdenet_cli.holes import valid

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pdenet_cli import Job, Posterior, Settings, sharpen
 from pdenet_cli import error_net as room
 from pdenet_cli.calibration import Calibration, guess, spread
-from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.cube import Cube
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.error_net import MARGIN, Clues, ErrorNet
 from pdenet_cli.errors import FormatError, ModelError, UsageError

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pdenet_cli.cube import CubeMeta, Pixels
+from pdenet_cli.cube import Pixels
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.metrics import Tally, means_over
 from pdenet_cli.summaries import Evidence, Map, Question, Summary, mean

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pdenet_cli.cube import INTERLEAVES, Pixels, Sliceable
+from pdenet_cli.cube import Pixels, Sliceable
+from pdenet_cli.cube_meta import INTERLEAVES
 from pdenet_cli.errors import FormatError
 
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from pdenet_cli.bands import BandChoice, runs
-from pdenet_cli.cube import CubeMeta
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.formats import open_cube, output_format
 from pdenet_cli.formats.output import Output, unwritable

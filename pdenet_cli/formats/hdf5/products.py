@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pdenet_cli.cube import CubeMeta, Pixels, Sliceable
+from pdenet_cli.cube import Pixels, Sliceable
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.attributes import numbers
 from pdenet_cli.formats.envi_header import EnviHeader

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pdenet_cli.cube import CubeMeta, Sliceable
+from pdenet_cli.cube import Sliceable
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.formats import attributes
 from pdenet_cli.formats.base import OpenOptions
 from pdenet_cli.formats.choosing import (

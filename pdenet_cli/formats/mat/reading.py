@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pdenet_cli.cube import CubeMeta, Sliceable
+from pdenet_cli.cube import Sliceable
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats import attributes
 from pdenet_cli.formats.base import OpenOptions

@@ -13,7 +13,8 @@ from typing import Any
 from defusedxml import ElementTree
 from tifffile import TiffFile
 
-from pdenet_cli.cube import Cube, CubeMeta, Sliceable
+from pdenet_cli.cube import Cube, Sliceable
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.formats import geokeys
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import interleave, overridden
