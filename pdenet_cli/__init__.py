@@ -25,6 +25,7 @@ The map of the house; imports only go down, and rooms of one storey leave each o
      5 holes.py         pixels without data: where they are, what the network sees there
      4 cube.py          Cube: an array on disk, seen as (bands, rows, columns)
      3 cube_meta.py     CubeMeta: what a file says about its cube
+       sliceable.py     Sliceable: an array on disk; SomeBands: a view of some bands of it
      2 window.py        Window: a rectangle of pixels
        georeference.py  where pixels lie on the ground
        wavelengths.py   units of wavelength, in nanometres

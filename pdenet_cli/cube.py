@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.bands import BandChoice, runs
+from pdenet_cli.bands import BandChoice
 from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.dtypes import can_hold_all
 from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
+from pdenet_cli.sliceable import Sliceable, SomeBands
 from pdenet_cli.window import Window
 
 Pixels = NDArray[Any]
 Bands = slice | Sequence[int]
-
-GAP_VALUES = 1 << 16  # so many values between two wanted bands are read too: faster than skipping them
-READ_AT_ONCE = 1 << 24  # at most so many values are read with unwanted ones between, unless half are wanted
-
-
-class Sliceable(Protocol):
-    """An array in memory, on disk or in chunks: a shape, and three slices read or write a part.
-
-    An array in chunks has their size as `block`. One with `strided` true reads every n-th row without the rows
-    between.
-    """
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    def __getitem__(self, key: tuple[slice, ...], /) -> Any: ...
 
 
 class Cube:
@@ -77,7 +62,7 @@ class Cube:
     @property
     def band_numbers(self) -> tuple[int, ...]:
         """The number of each band in the file, of which only some may have been chosen."""
-        return self.array.bands if isinstance(self.array, _SomeBands) else tuple(range(self.meta.bands))
+        return self.array.bands if isinstance(self.array, SomeBands) else tuple(range(self.meta.bands))
 
     def read(self, window: Window | None = None, bands: Bands = slice(None)) -> Pixels:
         """The pixels of `window` as (bands, rows, columns) in the machine's byte order."""
@@ -111,7 +96,7 @@ class Cube:
     def _read(self, key: tuple[slice, ...], numbers: Sequence[int] | None = None) -> Pixels:
         """The part of the array at `key` as (bands, rows, columns): all its bands, or these."""
         there = sorted({*numbers}) if numbers is not None else []
-        array = self.array if numbers is None else _SomeBands.of(self.array, self.axes.index("b"), there)
+        array = self.array if numbers is None else SomeBands.of(self.array, self.axes.index("b"), there)
         try:
             part = array[key]
         except (OSError, ValueError) as error:
@@ -149,7 +134,7 @@ class Cube:
 
     def with_bands(self, chosen: BandChoice) -> Cube:
         """The same cube with only the `chosen` bands; it shares the file."""
-        some = _SomeBands.of(self.array, self.axes.index("b"), self.meta.chosen(chosen))
+        some = SomeBands.of(self.array, self.axes.index("b"), self.meta.chosen(chosen))
         kept = Cube(
             self.path, self.meta.with_bands(chosen), some, self.axes, self.close, self.own_files, self.beside
         )
@@ -163,66 +148,3 @@ class Cube:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-@dataclass(frozen=True)
-class _SomeBands:
-    """A view of some bands of another array; the bands between them are read only where this costs nothing."""
-
-    array: Sliceable
-    axis: int
-    bands: tuple[int, ...]  # ascending
-
-    @classmethod
-    def of(cls, array: Sliceable, axis: int, bands: Sequence[int]) -> _SomeBands:
-        """The view of these bands of an array, which may itself be such a view."""
-        if isinstance(array, _SomeBands):
-            return cls(array.array, axis, tuple(array.bands[band] for band in bands))
-        return cls(array, axis, tuple(bands))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        shape = list(self.array.shape)
-        shape[self.axis] = len(self.bands)
-        return tuple(shape)
-
-    @property
-    def block(self) -> tuple[int, ...] | None:
-        return getattr(self.array, "block", None)
-
-    @property
-    def strided(self) -> bool:
-        return getattr(self.array, "strided", False)
-
-    def __getitem__(self, key: tuple[slice, ...]) -> Any:
-        sizes = [len(range(size)[part]) for size, part in zip(self.array.shape, key, strict=True)]
-        plane = math.prod(size for axis, size in enumerate(sizes) if axis != self.axis)
-        parts = [self._run(key, some) for some in self._groups(self.bands[key[self.axis]], plane)]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, self.axis)
-
-    def _groups(self, wanted: Sequence[int], plane: int) -> list[list[int]]:
-        """The bands that are read at once; `plane` is how many values each has."""
-        groups: list[list[int]] = []
-        for first, end in runs(wanted):
-            if groups and self._is_cheap(groups[-1][-1] + 1, first, plane):
-                together, span = [*groups[-1], *range(first, end)], end - groups[-1][0]
-                if span * plane <= READ_AT_ONCE or span <= 2 * len(together):
-                    groups[-1] = together
-                    continue
-            groups.append([*range(first, end)])
-        return groups or [[]]
-
-    def _is_cheap(self, first: int, end: int, plane: int) -> bool:
-        """Whether the unwanted bands from `first` to before `end` may be read with those around them."""
-        if self.block is None:
-            apart = math.prod(self.array.shape[self.axis + 1 :])  # from a value to that of the next band
-            return (end - first) * min(plane, apart) <= GAP_VALUES
-        size = self.block[self.axis]
-        return math.ceil(first / size) >= end // size  # no whole block lies between
-
-    def _run(self, key: tuple[slice, ...], bands: Sequence[int]) -> Any:
-        """These bands, read in one go with those between them."""
-        first, end = (bands[0], bands[-1] + 1) if bands else (0, 0)
-        run = self.array[(*key[: self.axis], slice(first, end), *key[self.axis + 1 :])]
-        whole = len(bands) == end - first
-        return run if whole else np.take(run, [band - first for band in bands], self.axis)
