@@ -14,6 +14,7 @@ The map of the house; imports only go down, and rooms of one storey leave each o
     10 models.py        weights files that describe themselves
      9 networks/        torch; the NETWORKS table
        formats/         the FORMATS table, open_cube, create_cube
+       model_spec.py    ModelSpec: how a model describes itself
        mixtures.py      many bands seen as few mixtures
        error_net.py     how large errors will be, learned
        tiling.py  summaries.py  metrics.py  picture.py  risk_control.py  report.py

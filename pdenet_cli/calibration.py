@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, PdenetError, UsageError
 from pdenet_cli.mixtures import mixtures_seen
-from pdenet_cli.models import ModelSpec
+from pdenet_cli.model_spec import ModelSpec
 from pdenet_cli.risk_control import allowed_mean, least_bound, provable, scenes_needed, upper_bound
 from pdenet_cli.summaries import Evidence, Map
 

@@ -96,7 +96,8 @@ def models(tmp_path_factory):
     """Weights files of small untrained networks: `pdenet` with chance, `calibrated` too, `template` without."""
     import torch
 
-    from pdenet_cli.models import Model, ModelSpec, save_model
+    from pdenet_cli.model_spec import ModelSpec
+    from pdenet_cli.models import Model, save_model
     from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 
     folder = tmp_path_factory.mktemp("models")

@@ -32,7 +32,8 @@ from pdenet_cli.cli.upscale import uncertainty, upscale
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.evaluation.uncertainty import mean_trust
-from pdenet_cli.models import Model, ModelSpec, load_model, read_header, save_model, training_tensors
+from pdenet_cli.model_spec import ModelSpec
+from pdenet_cli.models import Model, load_model, read_header, save_model, training_tensors
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.risk_control import upper_bound

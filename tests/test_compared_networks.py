@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from pdenet_cli import Job, Posterior, Settings, open_cube
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import ModelError, UsageError
-from pdenet_cli.models import Model, ModelSpec, load_model, read_tensors, save_model, training_tensors
+from pdenet_cli.model_spec import ModelSpec
+from pdenet_cli.models import Model, load_model, read_tensors, save_model, training_tensors
 from pdenet_cli.networks import NETWORKS, build_network
 from pdenet_cli.networks.gan3d import Discriminator, spectral_angle
 from pdenet_cli.networks.nas import NASNet

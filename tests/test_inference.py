@@ -18,7 +18,8 @@ from pdenet_cli.errors import ResourceError, UsageError
 from pdenet_cli.gathering import ObservedTile, halo_for
 from pdenet_cli.inference import Layer, super_resolve
 from pdenet_cli.memory import MEMORY_SHARE, usable_memory
-from pdenet_cli.models import Model, ModelSpec, open_model
+from pdenet_cli.model_spec import ModelSpec
+from pdenet_cli.models import Model, open_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.summaries import MAPS, MEAN, Question, enlarged, roughness

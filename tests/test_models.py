@@ -12,15 +12,8 @@ import torch
 
 from pdenet_cli import models
 from pdenet_cli.errors import ModelError, ResourceError
-from pdenet_cli.models import (
-    Model,
-    ModelSpec,
-    available_models,
-    choose_device,
-    load_model,
-    read_header,
-    save_model,
-)
+from pdenet_cli.model_spec import ModelSpec
+from pdenet_cli.models import Model, available_models, choose_device, load_model, read_header, save_model
 from pdenet_cli.networks import build_network
 from pdenet_cli.networks.pdenet import PDENet
 

@@ -21,7 +21,8 @@ from pdenet_cli.evaluation import uncertainty
 from pdenet_cli.evaluation.sparsification import Pool, Sparsification, bins_of, ence, spearman
 from pdenet_cli.evaluation.uncertainty import MEASURES, EstimateMaps, assess, error_ratios_of, mean_trust
 from pdenet_cli.evaluation.view import View
-from pdenet_cli.models import Model, ModelSpec, save_model
+from pdenet_cli.model_spec import ModelSpec
+from pdenet_cli.models import Model, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.pages.trust import trust_charts

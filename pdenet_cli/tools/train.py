@@ -16,7 +16,8 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ModelError, PdenetError, UsageError
 from pdenet_cli.formats import is_one_scene, open_cube, output_format, writable_suffixes
 from pdenet_cli.formats.output import is_folder, locked, refuse_existing, refuse_folders
-from pdenet_cli.models import SUFFIX, Model, ModelSpec, load_model, read_header
+from pdenet_cli.model_spec import ModelSpec
+from pdenet_cli.models import SUFFIX, Model, load_model, read_header
 from pdenet_cli.networks import Network, build_network
 from pdenet_cli.networks.runtime import tune_process, use_threads
 from pdenet_cli.report import REPORT, Report

@@ -16,7 +16,7 @@ from pdenet_cli.evaluation.view import LOWER_RIGHT_ALONE, PARTS, View
 from pdenet_cli.formats import files_of, open_cube
 from pdenet_cli.formats.output import refuse_scenes
 from pdenet_cli.metrics import PROTOCOLS
-from pdenet_cli.models import ModelSpec
+from pdenet_cli.model_spec import ModelSpec
 from pdenet_cli.progress import Say
 from pdenet_cli.reading import Reading
 from pdenet_cli.report import versions

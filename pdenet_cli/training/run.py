@@ -9,7 +9,8 @@ from typing import Any
 
 from pdenet_cli.errors import ModelError, TrainingError, UsageError
 from pdenet_cli.formats.output import write_whole
-from pdenet_cli.models import SUFFIX, Model, ModelSpec, load_model, save_model, training_tensors
+from pdenet_cli.model_spec import ModelSpec
+from pdenet_cli.models import SUFFIX, Model, load_model, save_model, training_tensors
 from pdenet_cli.training.curves import draw_curves
 from pdenet_cli.training.log import TrainingLog, read_log
 from pdenet_cli.training.loop import Budget, Clock, ValidationResult, training_loop
