@@ -11,7 +11,8 @@ The map of the house; imports only go down, and rooms of one storey leave each o
        training/        patches, recipes, the training loop and its checkpoints
     12 posterior.py     Posterior: a model and its draws
     11 calibration.py   from the spread of samples to intervals that hold
-    10 models.py        weights files that describe themselves
+       models.py        Model: found by name or file, loaded, saved
+    10 weights_file.py  files of weights that describe themselves
      9 networks/        torch; the NETWORKS table
        formats/         the FORMATS table, open_cube, create_cube
        model_spec.py    ModelSpec: how a model describes itself
@@ -33,6 +34,7 @@ The map of the house; imports only go down, and rooms of one storey leave each o
        bands.py         which bands are wanted, by number or by wavelength
        dtypes.py        which numbers a NumPy type can hold
        memory.py        how much memory a run may use
+       devices.py       which device a run computes on
        progress.py      how a run tells what it does: Say, Watch
      1 errors.py        PdenetError and its children, each with its exit code
 """

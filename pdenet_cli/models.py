@@ -1,4 +1,4 @@
-"""Weights files that describe themselves: safetensors with a `ModelSpec` as JSON in the header.
+"""Models by name or file: found, checked against what they say of themselves, loaded and saved.
 
 torch is imported only where weights are read: listing models reads headers only and stays instant.
 """
@@ -6,18 +6,16 @@ torch is imported only where weights are read: listing models reads headers only
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-import struct
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pdenet_cli.errors import ModelError, PdenetError, ResourceError, UsageError
-from pdenet_cli.formats.output import is_file, is_folder, write_whole
+from pdenet_cli.errors import ModelError, PdenetError, UsageError
+from pdenet_cli.formats.output import is_file, is_folder
 from pdenet_cli.model_spec import ModelSpec
+from pdenet_cli.weights_file import SUFFIX, Header, read_header, read_tensors, write_weights
 
 if TYPE_CHECKING:
     import torch
@@ -26,13 +24,10 @@ if TYPE_CHECKING:
     from pdenet_cli.error_net import ErrorNet
     from pdenet_cli.networks import Network
 
-KEY = "pdenet"  # where the spec is in the metadata of the safetensors header
-SUFFIX = ".safetensors"
 DEFAULT_SCALE = 4
 BICUBIC = "bicubic"  # a model without weights, for any scale
 TRAINING = "training."  # prefix of tensors that only a resumed training needs
 ERRORS = "errors."  # prefix of the weights of the network that expects errors
-MAX_HEADER_BYTES = 16 << 20
 MAX_SIZE = 4096  # largest number in a configuration, so that a hostile header cannot build a huge network
 
 _PACKAGE = Path(__file__).parent
@@ -57,16 +52,6 @@ class Model:
     @property
     def scale(self) -> int:
         return self.spec.scale
-
-
-@dataclass(frozen=True)
-class Header:
-    """The header of a weights file: the spec, and the shape of each tensor."""
-
-    path: Path
-    spec: ModelSpec
-    shapes: Mapping[str, tuple[int, ...]]
-    nbytes: int  # size of the file
 
 
 def available_models() -> dict[str, Path]:
@@ -120,64 +105,6 @@ def _scales() -> Iterator[tuple[Path, int]]:
             yield path, read_header(path).spec.scale
         except ModelError:  # `pdenet models` reports it
             continue
-
-
-def read_header(path: Path) -> Header:
-    """The header of a weights file, read without its weights."""
-    size = path.stat().st_size
-    try:
-        with path.open("rb") as file:
-            start = file.read(8)
-            length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
-            if start[:2] in (b"PK", b"\x80\x02"):
-                raise ModelError(f"{path}: a pickled file, which may run code when opened; use {SUFFIX}.")
-            if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
-                raise ModelError(f"{path}: not a complete safetensors file ({size:,} bytes).")
-            entries = json.loads(file.read(length))
-        metadata = entries.pop("__metadata__", None) or {}
-        shapes = {name: tuple(entry["shape"]) for name, entry in entries.items()}
-        end = max((int(entry["data_offsets"][1]) for entry in entries.values()), default=0)
-        spec = json.loads(metadata[KEY]) if KEY in metadata else None
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        if isinstance(error, ModelError):
-            raise
-        raise ModelError(f"{path}: not a safetensors file (its header cannot be read).") from error
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror}).") from error
-    if spec is None:
-        raise ModelError(f"{path}: a safetensors file, but not a pdenet model: it does not name its network.")
-    if size != 8 + length + end:
-        raise ModelError(f"{path}: {size:,} bytes, but its header says {8 + length + end:,}; copy it again.")
-    try:
-        return Header(path, ModelSpec.from_dict(spec), shapes, size)
-    except (TypeError, AttributeError, KeyError, ValueError) as error:
-        raise ModelError(f"{path}: its description is incomplete ({error}).") from error
-
-
-def choose_device(name: str = "auto") -> torch.device:
-    """The device of this name; "auto" is a GPU where one can be used."""
-    import torch
-
-    if name != "auto":
-        return _usable(name)
-    for gpu, is_there in (("cuda", torch.cuda.is_available), ("mps", torch.backends.mps.is_available)):
-        with suppress(ResourceError):
-            if is_there():
-                return _usable(gpu)
-    return torch.device("cpu")
-
-
-def _usable(name: str) -> torch.device:
-    """The device of this name, after a try: it may be too old, or taken by another program."""
-    import torch
-
-    try:
-        device = torch.device(name)
-        torch.ones(1, device=device).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        why = str(error).split("\n")[0]
-        raise ResourceError(f"Device '{name}' cannot be used here ({why}). Try auto or cpu.") from error
-    return device
 
 
 def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> Model:
@@ -275,29 +202,14 @@ def save_model(
     path: Path, model: Model, training: Mapping[str, Tensor] | None = None, *, overwrite: bool = True
 ) -> None:
     """Write a model, completely or not at all; `training` are further tensors that a resumed training needs."""
-    from safetensors.torch import save
-
     tensors = dict(model.network.state_dict())
     if model.errors is not None:
         tensors |= {ERRORS + name: tensor for name, tensor in model.errors.state_dict().items()}
     tensors |= {TRAINING + name: tensor for name, tensor in (training or {}).items()}
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    content = save(tensors, {"format": "pt", KEY: json.dumps(model.spec.to_dict())})
-    write_whole(path, content, overwrite=overwrite)
+    write_weights(path, model.spec, tensors, overwrite=overwrite)
 
 
 def training_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors that `save_model` was given as `training`."""
     tensors = read_tensors(path)
     return {name.removeprefix(TRAINING): t for name, t in tensors.items() if name.startswith(TRAINING)}
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a weights file by name."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
-        raise ModelError(f"{path}: its weights cannot be read ({' '.join(str(error).split())}).") from error

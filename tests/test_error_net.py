@@ -21,13 +21,14 @@ from pdenet_cli.evaluation.lessons import places
 from pdenet_cli.evaluation.trial import Coarse
 from pdenet_cli.formats import open_cube
 from pdenet_cli.model_spec import ERRORS_KEY
-from pdenet_cli.models import load_model, read_header, save_model
+from pdenet_cli.models import load_model, save_model
 from pdenet_cli.summaries import ERROR, Evidence, Question
 from pdenet_cli.tools import calibrate as calibration_tool
 from pdenet_cli.tools import learn_errors as tool
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.truths import TruthSettings, trained_on
 from pdenet_cli.training.error_lessons import Lessons, learn_errors
+from pdenet_cli.weights_file import read_header
 from pdenet_cli.window import Window
 from tests.cubes import written
 from tests.error_nets import error_net

@@ -14,6 +14,7 @@ from typing import Any
 from pdenet_cli.calibration import LEVEL, Calibration
 from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
+from pdenet_cli.devices import choose_device
 from pdenet_cli.errors import UsageError, as_pdenet_error
 from pdenet_cli.evaluation import study
 from pdenet_cli.evaluation.look import TRUTH
@@ -22,7 +23,7 @@ from pdenet_cli.evaluation.trial import Coarse, every_mask_one, make_coarse, scr
 from pdenet_cli.evaluation.uncertainty import EstimateMaps, Trust, assess
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.metrics import PROTOCOLS
-from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, choose_device, find_model, load_model
+from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, find_model, load_model
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.progress import Say, Watch
 from pdenet_cli.summaries import MEAN
