@@ -7,7 +7,7 @@ The map of the house; imports only go down, and rooms of one storey leave each o
     16 pages/           results as pages and plots for people
     15 evaluation/      systems on degraded truths: estimates, scores, uncertainty, pictures
     14 inference.py     the one loop super_resolve: tiles in, maps out
-    13 gathering.py     what is known about a tile: its samples and its input
+    13 gathering.py     gathers the evidence of a tile: its samples and its input
        training/        patches, recipes, the training loop and its checkpoints
     12 posterior.py     Posterior: a model and its draws
     11 calibration.py   from the spread of samples to intervals that hold
@@ -20,6 +20,7 @@ The map of the house; imports only go down, and rooms of one storey leave each o
        error_net.py     how large errors will be, learned
        tiling.py  summaries.py  metrics.py  picture.py  risk_control.py  report.py
      8 degradation.py   how a coarser sensor would have seen a scene
+       evidence.py      Evidence: all that is known about a tile
        score_sums.py    sums of a window that scores are computed from
        reading.py       a scene looked over: survey, the bands for a network, radiometry
      7 radiometry.py    between the file's numbers and the network's 0..1

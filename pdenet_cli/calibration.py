@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, PdenetError, UsageError
+from pdenet_cli.evidence import Evidence, Map
 from pdenet_cli.mixtures import mixtures_seen
 from pdenet_cli.model_spec import ModelSpec
 from pdenet_cli.risk_control import allowed_mean, least_bound, provable, scenes_needed, upper_bound
-from pdenet_cli.summaries import Evidence, Map
 
 KEY = "calibration"  # in ModelSpec.extra
 STRATA = ("flat", "edge")

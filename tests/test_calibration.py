@@ -32,12 +32,12 @@ from pdenet_cli.cli.upscale import uncertainty, upscale
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.evaluation.uncertainty import mean_trust
+from pdenet_cli.evidence import Evidence
 from pdenet_cli.model_spec import ModelSpec
 from pdenet_cli.models import Model, load_model, save_model, training_tensors
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.risk_control import upper_bound
-from pdenet_cli.summaries import Evidence
 from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.truths import TruthSettings

@@ -19,10 +19,11 @@ from pdenet_cli.error_net import MARGIN, Clues, ErrorNet
 from pdenet_cli.errors import FormatError, ModelError, UsageError
 from pdenet_cli.evaluation.lessons import places
 from pdenet_cli.evaluation.trial import Coarse
+from pdenet_cli.evidence import Evidence
 from pdenet_cli.formats import open_cube
 from pdenet_cli.model_spec import ERRORS_KEY
 from pdenet_cli.models import load_model, save_model
-from pdenet_cli.summaries import ERROR, Evidence, Question
+from pdenet_cli.summaries import ERROR, Question
 from pdenet_cli.tools import calibrate as calibration_tool
 from pdenet_cli.tools import learn_errors as tool
 from pdenet_cli.tools.calibrate import calibrate
