@@ -13,11 +13,13 @@ The map of the house; imports only go down, and rooms of one storey leave each o
     11 calibration.py   from the spread of samples to intervals that hold
        models.py        Model: found by name or file, loaded, saved
     10 weights_file.py  files of weights that describe themselves
+       error_ratios.py  ErrorRatios: errors relative to their spread, counted
      9 networks/        torch; the NETWORKS table
        formats/         the FORMATS table, open_cube, create_cube
        model_spec.py    ModelSpec: how a model describes itself
        mixtures.py      many bands seen as few mixtures
        error_net.py     how large errors will be, learned
+       spread.py        the scale of errors before any calibration, and the strata
        tiling.py  summaries.py  metrics.py  picture.py  risk_control.py  report.py
      8 degradation.py   how a coarser sensor would have seen a scene
        evidence.py      Evidence: all that is known about a tile

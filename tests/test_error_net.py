@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pdenet_cli import Job, Posterior, Settings, sharpen
 from pdenet_cli import error_net as room
-from pdenet_cli.calibration import Calibration, guess, spread
+from pdenet_cli.calibration import Calibration
 from pdenet_cli.cube import Cube
 from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.degradation import Degradation
@@ -23,6 +23,7 @@ from pdenet_cli.evidence import Evidence
 from pdenet_cli.formats import open_cube
 from pdenet_cli.model_spec import ERRORS_KEY
 from pdenet_cli.models import load_model, save_model
+from pdenet_cli.spread import guess, spread
 from pdenet_cli.summaries import ERROR, Question
 from pdenet_cli.tools import calibrate as calibration_tool
 from pdenet_cli.tools import learn_errors as tool

@@ -14,8 +14,9 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import spearmanr
 
 from pdenet_cli import CubeMeta
-from pdenet_cli.calibration import KEY, Calibration, ErrorRatios, guess, strata
+from pdenet_cli.calibration import KEY, Calibration
 from pdenet_cli.cube import Cube
+from pdenet_cli.error_ratios import ErrorRatios
 from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation import uncertainty
 from pdenet_cli.evaluation.sparsification import Pool, Sparsification, bins_of, ence, spearman
@@ -27,6 +28,7 @@ from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.pages.trust import trust_charts
 from pdenet_cli.radiometry import Radiometry
+from pdenet_cli.spread import guess, strata
 from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.truths import TruthSettings
 from pdenet_cli.window import Window

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.calibration import Calibration, ErrorRatios, Strata, spread, strata
+from pdenet_cli.calibration import Calibration
 from pdenet_cli.cube import Cube
+from pdenet_cli.error_ratios import ErrorRatios
 from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation.sparsification import (
     STEPS,
@@ -35,6 +36,7 @@ from pdenet_cli.evaluation.sparsification import (
 )
 from pdenet_cli.evaluation.trial import Coarse, scratch_cube
 from pdenet_cli.evaluation.view import View
+from pdenet_cli.spread import Strata, spread, strata
 from pdenet_cli.summaries import FILE_UNITS, MEAN, STD, Summary
 
 ONE_SIGMA = 0.6827  # share of normal errors within one standard deviation

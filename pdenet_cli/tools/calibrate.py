@@ -11,9 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pdenet_cli.calibration import KEY, LEVEL, Calibration, ErrorRatios, leave_one_out_coverage, refuse_hopeless
+from pdenet_cli.calibration import KEY, LEVEL, Calibration, leave_one_out_coverage, refuse_hopeless
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.devices import choose_device
+from pdenet_cli.error_ratios import ErrorRatios
 from pdenet_cli.errors import ModelError, UsageError, as_pdenet_error
 from pdenet_cli.evaluation.trial import make_coarse, sharpen_coarse
 from pdenet_cli.evaluation.uncertainty import EstimateMaps, error_ratios_of
