@@ -21,7 +21,7 @@ from pdenet_cli.cli.upscale import uncertainty, upscale
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.error_ratios import RATIOS, ErrorRatios
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
-from pdenet_cli.evaluation.uncertainty import mean_trust
+from pdenet_cli.evaluation.measures import mean_trust
 from pdenet_cli.evidence import Evidence
 from pdenet_cli.model_spec import ModelSpec
 from pdenet_cli.models import Model, load_model, save_model, training_tensors

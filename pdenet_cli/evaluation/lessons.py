@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from pdenet_cli.error_net import FAR, Clues
+from pdenet_cli.evaluation.estimate_maps import EstimateMaps
 from pdenet_cli.evaluation.trial import Coarse
-from pdenet_cli.evaluation.uncertainty import EstimateMaps
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.training.error_lessons import Lessons
 from pdenet_cli.window import Window

@@ -16,8 +16,9 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.devices import choose_device
 from pdenet_cli.error_ratios import ErrorRatios
 from pdenet_cli.errors import ModelError, UsageError, as_pdenet_error
+from pdenet_cli.evaluation.estimate_maps import EstimateMaps
 from pdenet_cli.evaluation.trial import make_coarse, sharpen_coarse
-from pdenet_cli.evaluation.uncertainty import EstimateMaps, error_ratios_of
+from pdenet_cli.evaluation.uncertainty import error_ratios_of
 from pdenet_cli.formats import files_of
 from pdenet_cli.formats.output import refuse_existing, refuse_folders
 from pdenet_cli.models import Model, find_model, load_model, save_model, training_tensors

@@ -21,9 +21,9 @@ import numpy as np
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.error_net import ErrorNet
 from pdenet_cli.errors import PdenetError, UsageError, as_pdenet_error
+from pdenet_cli.evaluation.estimate_maps import EstimateMaps
 from pdenet_cli.evaluation.lessons import lessons_of
 from pdenet_cli.evaluation.trial import Coarse, make_coarse, sharpen_coarse
-from pdenet_cli.evaluation.uncertainty import EstimateMaps
 from pdenet_cli.model_spec import ERRORS_KEY
 from pdenet_cli.models import Model
 from pdenet_cli.posterior import Posterior
