@@ -10,22 +10,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Cube, CubeMeta, Pixels, Window
+from pdenet_cli.cube import Cube, Pixels
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import ResourceError, out_of_memory
+from pdenet_cli.evidence import Evidence, repeated
 from pdenet_cli.gathering import ObservedTile
 from pdenet_cli.holes import valid
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.progress import Say
 from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.summaries import (
-    USUAL,
-    Evidence,
-    Question,
-    Summary,
-    Sums,
-    repeated,
-)
+from pdenet_cli.summaries import USUAL, Question, Summary, Sums
 from pdenet_cli.tiling import Plan, Span, Tile
+from pdenet_cli.window import Window
 
 SMALLEST_TILE = 8  # input pixels a side; smaller tiles are not tried when memory runs out
 

@@ -30,8 +30,8 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from pdenet_cli.cube import Window
 from pdenet_cli.score_sums import Average, Moments, There, Unit, Values, angles, decibels, ratio, similarity
+from pdenet_cli.window import Window
 
 MOST_DECIBELS = 100.0  # cap of a band in MPSNR: errors of 1e-5, about the precision of float32
 K = TypeVar("K")

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.calibration import Calibration
-from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.cube import Cube
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.inference import Layer
 from pdenet_cli.pages.overview import strips

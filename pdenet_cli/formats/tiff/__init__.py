@@ -13,7 +13,8 @@ from typing import Any
 from defusedxml import ElementTree
 from tifffile import TiffFile
 
-from pdenet_cli.cube import Cube, CubeMeta, Sliceable
+from pdenet_cli.cube import Cube
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.formats import geokeys
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import interleave, overridden
@@ -25,6 +26,7 @@ from pdenet_cli.formats.tiff.mask import AlphaPlane, MaskedArray, alpha_of, noda
 from pdenet_cli.formats.tiff.pages import check_structure, is_masked, mask_of, picture
 from pdenet_cli.formats.tiff.pam import with_pam
 from pdenet_cli.georeference import Transform
+from pdenet_cli.sliceable import Sliceable
 
 MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 GDAL_METADATA, GDAL_NODATA = 42112, 42113
