@@ -2,10 +2,10 @@
 
     half width at a level = factor(stratum, level) · spread
 
-The functions `spread` and `strata` define the two. The factor of a level is the one at which the share of pixels
-outside the interval, averaged over the scenes, is 1 - level. `risk_control` bounds that share for new scenes of
-the same kind, from the number of scenes. The bound holds although the same scenes choose the factor: the share is
-fixed beforehand and falls as the factor grows, so this factor is the one that risk control picks for the certified
+spread.py defines spread and stratum. The factor of a level is the one at which the share of pixels outside the
+interval, averaged over the scenes, is 1 - level. `risk_control` bounds that share for new scenes of the same
+kind, from the number of scenes. The bound holds although the same scenes choose the factor: the share is fixed
+beforehand and falls as the factor grows, so this factor is the one that risk control picks for the certified
 level (Bates et al. 2021, theorem 1).
 """
 
@@ -20,95 +20,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.degradation import Degradation
+from pdenet_cli.error_ratios import RATIOS, ErrorRatios
 from pdenet_cli.errors import ModelError, PdenetError, UsageError
+from pdenet_cli.evidence import Evidence, Map
 from pdenet_cli.mixtures import mixtures_seen
-from pdenet_cli.models import ModelSpec
+from pdenet_cli.model_spec import ModelSpec
 from pdenet_cli.risk_control import allowed_mean, least_bound, provable, scenes_needed, upper_bound
-from pdenet_cli.summaries import Evidence, Map
+from pdenet_cli.spread import STRATA, Strata, spread, strata
 
 KEY = "calibration"  # in ModelSpec.extra
-STRATA = ("flat", "edge")
 ENSEMBLES = ("masks", "flips")  # how samples differ, see Posterior
-FLOOR = 1e-4  # 0..1: smallest spread, for where all samples agree the truth still differs from them
-ROUGHNESS_WEIGHT = 0.3  # where the input is rough at its finest scale, there is unseen detail below it
 LEVEL = 0.9  # default level of intervals
-FLAT_BELOW = 5e-4  # roughness, 0..1, up to which a pixel counts as flat: not even noise is visible there
-STRATA_SAY = (
-    f"Flat is where the input hardly varies around a pixel (roughness at most {FLAT_BELOW:g} of the 0..1 range); "
-    "edge is everywhere else."
-)
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99, 0.995)
-
-# Bin edges of error / spread, less than 1 % apart.
-RATIOS: NDArray[np.float64] = np.geomspace(1e-4, 1e4, 2001)
-
-Strata = NDArray[np.intp]  # which of STRATA, shaped as a map
-
-
-def spread(evidence: Evidence) -> Map:
-    """The scale of the errors, 0..1 and above 0: half widths are multiples of it.
-
-    It is the error that the model has learned to expect, or a guess where it has not learned to.
-    """
-    return guess(evidence.std, evidence.roughness) if evidence.expected is None else evidence.expected
-
-
-def guess(std: Map, roughness: Map) -> Map:
-    """The scale of the errors from the samples' std and the input's `roughness`.
-
-    The std of the samples shows what the network is unsure of. The roughness of the input shows how much detail it
-    never contained, which no network can know: with it, one factor serves smooth and rough scenes.
-    """
-    return std + np.float32(ROUGHNESS_WEIGHT) * roughness + np.float32(FLOOR)
-
-
-def strata(roughness: Map) -> Strata:
-    """The index in STRATA of each pixel: where the scene is flat, and where it has edges."""
-    return np.asarray(roughness > FLAT_BELOW, np.intp)
-
-
-@dataclass(frozen=True)
-class ErrorRatios:
-    """A histogram of error / spread in one scene, by stratum; those of parts of a scene add up exactly."""
-
-    counts: NDArray[np.int64]  # (strata, len(RATIOS) + 1): values in each bin; the last is beyond all RATIOS
-    spreads: NDArray[np.float64]  # (strata,): the sum of the spreads
-
-    @classmethod
-    def of(cls, error: Map, spread: Map, stratum: Strata, there: NDArray[np.bool_]) -> Self:
-        """Those where there is data."""
-        own = stratum[there]
-        ratio = np.abs(error[there], dtype=np.float64) / spread[there]
-        bins = len(RATIOS) + 1
-        # side="left": an error of exactly that ratio is inside the interval.
-        places = own * bins + np.searchsorted(RATIOS, ratio, side="left")
-        counts = np.bincount(places, minlength=len(STRATA) * bins).reshape(len(STRATA), bins)
-        spreads = np.bincount(own, spread[there], len(STRATA)).astype(np.float64)
-        return cls(counts, spreads)
-
-    def __add__(self, other: Self) -> Self:
-        return type(self)(self.counts + other.counts, self.spreads + other.spreads)
-
-    @property
-    def pixels(self) -> NDArray[np.int64]:
-        """How many values are in each stratum."""
-        return np.asarray(self.counts.sum(1))
-
-    def missed(self) -> NDArray[np.float64]:
-        """The share of each stratum outside the interval at each ratio, (strata, len(RATIOS)); NaN if empty."""
-        inside = self.counts.cumsum(1)[:, :-1]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(1 - inside / self.pixels[:, None])
-
-    def coverage(self, factors: Sequence[float]) -> float:
-        """The share of the scene inside the intervals with these factors, one for each stratum."""
-        places = np.searchsorted(RATIOS, np.asarray(factors) * (1 + 1e-9), side="right")
-        inside = [self.counts[i, :place].sum() for i, place in enumerate(places)]
-        return float(sum(inside) / self.pixels.sum())
-
-    def width(self, factors: Sequence[float]) -> float:
-        """The mean width of those intervals, 0..1."""
-        return float(2 * np.dot(factors, self.spreads) / self.pixels.sum())
 
 
 @dataclass(frozen=True)

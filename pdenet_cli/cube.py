@@ -1,237 +1,25 @@
-"""A hyperspectral cube: rectangles of pixels, what a file says about itself, and its array on disk."""
+"""A hyperspectral cube: an array on disk, with what its file says about it."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.bands import BandChoice, band_numbers, runs
+from pdenet_cli.bands import BandChoice
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.dtypes import can_hold_all
 from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
-from pdenet_cli.georeference import PIXEL_WORDS, Georeference, upscaled_words
+from pdenet_cli.sliceable import Sliceable, SomeBands
+from pdenet_cli.window import Window
 
 Pixels = NDArray[Any]
 Bands = slice | Sequence[int]
-
-INTERLEAVES = {"bsq": "brc", "bil": "rbc", "bip": "rcb"}
-"""Each interleave as the order of its axes: b bands, r rows, c columns, slowest first."""
-
-UNIT_PATTERNS = {
-    1.0: "nanomet(er|re)s?|nm",
-    1e3: "micromet(er|re)s?|microns?|[uµμ]m",
-    0.1: "[aå]ngstr[oö]ms?|å",
-    1e6: "millimet(er|re)s?|mm",
-    1e7: "centimet(er|re)s?|cm",
-    1e9: "met(er|re)s?|m",
-}
-"""Units of wavelength: the length of each in nanometres, and a pattern of the names that files use for it."""
-
-GAP_VALUES = 1 << 16  # so many values between two wanted bands are read too: faster than skipping them
-READ_AT_ONCE = 1 << 24  # at most so many values are read with unwanted ones between, unless half are wanted
-
-# 1/cm and cm-1 are wavenumbers, not lengths.
-WAVELENGTH_UNIT = rf"(?<![\w/])({'|'.join(UNIT_PATTERNS.values())})(?!\w)(?!\W*[-−⁻]\s*[1¹])"
-
-
-def nanometres(wavelengths: Sequence[float], units: str | None) -> float | None:
-    """The length of a wavelength unit in nanometres; None if it is not a length.
-
-    Without a unit, numbers below 0.001 are taken for metres and below 100 for micrometres.
-    """
-    unit = (units or "unknown").strip().lower()
-    if unit in ("", "unknown"):
-        largest = max(wavelengths)
-        return 1e9 if largest < 0.001 else 1e3 if largest < 100 else 1.0
-    found = re.search(WAVELENGTH_UNIT, unit)
-    return next((nm for nm, words in UNIT_PATTERNS.items() if found and re.fullmatch(words, found[0])), None)
-
-
-@dataclass(frozen=True)
-class Window:
-    """A rectangle of pixels: its upper-left pixel and its size."""
-
-    row: int
-    column: int
-    rows: int
-    columns: int
-
-    @property
-    def bottom(self) -> int:
-        return self.row + self.rows
-
-    @property
-    def right(self) -> int:
-        return self.column + self.columns
-
-    @property
-    def slices(self) -> tuple[slice, slice]:
-        return slice(self.row, self.bottom), slice(self.column, self.right)
-
-    @property
-    def pixels(self) -> int:
-        """How many pixels it has."""
-        return self.rows * self.columns
-
-    def grown(self, margin: int, within: Window) -> Window:
-        """This rectangle with `margin` more pixels on each side, as far as `within` reaches."""
-        row, column = max(self.row - margin, within.row), max(self.column - margin, within.column)
-        bottom, right = min(self.bottom + margin, within.bottom), min(self.right + margin, within.right)
-        return Window(row, column, bottom - row, right - column)
-
-    def scaled(self, factor: int) -> Window:
-        """The same ground on a grid `factor` times finer."""
-        return Window(self.row * factor, self.column * factor, self.rows * factor, self.columns * factor)
-
-    def coarsened(self, factor: int) -> Window:
-        """The same ground on a grid `factor` times coarser; its sides must lie on that grid."""
-        return Window(self.row // factor, self.column // factor, self.rows // factor, self.columns // factor)
-
-    def moved(self, rows: int, columns: int) -> Window:
-        """A rectangle of the same size, so many rows further down and columns further right."""
-        return replace(self, row=self.row + rows, column=self.column + columns)
-
-    def relative_to(self, other: Window) -> Window:
-        """The same pixels counted from the upper-left corner of `other`."""
-        return self.moved(-other.row, -other.column)
-
-    def overlaps(self, other: Window) -> bool:
-        """Whether the two have a pixel in common."""
-        rows = self.row < other.bottom and other.row < self.bottom
-        return rows and self.column < other.right and other.column < self.right
-
-    def blocks(self, rows: int, columns: int) -> Iterator[Window]:
-        """Rectangles of at most `rows` x `columns` that cover this one once, row by row."""
-        for row in range(self.row, self.bottom, rows):
-            for column in range(self.column, self.right, columns):
-                yield Window(row, column, min(rows, self.bottom - row), min(columns, self.right - column))
-
-
-@dataclass(frozen=True)
-class CubeMeta:
-    """All that a file says about its cube besides the pixels.
-
-    Per-band lists are as long as there are bands, or None. Physical value = gain · number + offset.
-    """
-
-    bands: int
-    rows: int
-    columns: int
-    dtype: np.dtype[Any]
-    interleave: str = "bsq"
-    wavelengths: tuple[float, ...] | None = None
-    wavelength_units: str | None = None
-    fwhm: tuple[float, ...] | None = None
-    good_bands: tuple[bool, ...] | None = None
-    band_names: tuple[str, ...] | None = None
-    default_bands: tuple[int, ...] | None = None  # counted from 0
-    nodata: float | None = None
-    reflectance_scale: float | None = None
-    gains: tuple[float, ...] | None = None
-    offsets: tuple[float, ...] | None = None
-    georeference: Georeference = Georeference()
-    dimensions: tuple[str, str, str] | None = None  # names of bands, rows and columns, if unusual
-    variable: str | None = None  # the dataset or variable that holds the pixels, where a file has several
-    extra: Mapping[str, Any] = field(default_factory=dict)  # the rest of the header, by the file's own names
-    native: Mapping[str, Any] = field(default_factory=dict)  # how the file is laid out, for outputs of its format
-    notes: tuple[str, ...] = ()  # for the user: what was guessed or ignored on reading
-
-    PER_BAND = ("wavelengths", "fwhm", "good_bands", "band_names", "gains", "offsets")
-    # ENVI's lists whose length may equal the number of bands by chance.
-    NOT_PER_BAND = ("description", "z plot", "class ", "projection info", *PIXEL_WORDS)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", np.dtype(self.dtype))
-        for name in self.PER_BAND:
-            values = getattr(self, name)
-            if values is not None and len(values) != self.bands:
-                note = f"{name} ignored: {len(values)} entries for {self.bands} bands"
-                object.__setattr__(self, name, None)
-                object.__setattr__(self, "notes", (*self.notes, note))
-
-    @property
-    def window(self) -> Window:
-        """The whole scene."""
-        return Window(0, 0, self.rows, self.columns)
-
-    def shape(self, axes: str = "brc") -> tuple[int, ...]:
-        """The sizes of the axes in the order given: b bands, r rows, c columns."""
-        sizes = dict(b=self.bands, r=self.rows, c=self.columns)
-        return tuple(sizes[axis] for axis in axes)
-
-    @property
-    def nbytes(self) -> int:
-        return self.bands * self.rows * self.columns * self.dtype.itemsize
-
-    @property
-    def wavelengths_nm(self) -> NDArray[np.float64] | None:
-        """Band centres in nanometres; None where the unit is not a length."""
-        if self.wavelengths is None:
-            return None
-        size = nanometres(self.wavelengths, self.wavelength_units)
-        return None if size is None else np.asarray(self.wavelengths, np.float64) * size
-
-    def noting(self, *notes: str) -> CubeMeta:
-        """The same with more notes on how the file was read."""
-        return replace(self, notes=(*self.notes, *notes))
-
-    def upscaled(self, factor: int) -> CubeMeta:
-        """The metadata of the same scene on a grid `factor` times finer."""
-        return replace(
-            self,
-            rows=self.rows * factor,
-            columns=self.columns * factor,
-            georeference=self.georeference.upscaled(factor),
-            extra=upscaled_words(self.extra, factor),
-        )
-
-    def chosen(self, bands: BandChoice) -> tuple[int, ...]:
-        """The numbers of the bands that are meant; UsageError where some of them are not in the cube."""
-        waves = self.wavelengths_nm
-        return band_numbers(bands, self.bands, None if waves is None else waves.tolist())
-
-    def with_bands(self, chosen: BandChoice) -> CubeMeta:
-        """The metadata of the `chosen` bands."""
-        kept = self.chosen(chosen)
-        lists: dict[str, Any] = {
-            name: tuple(values[i] for i in kept)
-            for name in self.PER_BAND
-            if (values := getattr(self, name)) is not None
-        }
-        defaults = tuple(kept.index(b) for b in self.default_bands or () if b in kept)
-        complete = self.default_bands is not None and len(defaults) == len(self.default_bands)
-        extra = {name: self._of_bands(name, value, kept) for name, value in self.extra.items()}
-        return replace(self, bands=len(kept), default_bands=defaults if complete else None, extra=extra, **lists)
-
-    def _of_bands(self, name: str, value: Any, kept: Sequence[int]) -> Any:
-        """A field of `extra` for the `kept` bands: cut if it is a list with an item for each band."""
-        if name.lower().replace("_", " ").startswith(self.NOT_PER_BAND):
-            return value
-        if isinstance(value, (list, tuple)):
-            return type(value)(value[i] for i in kept) if len(value) == self.bands else value
-        if not isinstance(value, str) or not value.startswith("{"):
-            return value
-        items = [item.strip() for item in value.strip("{}").split(",")]
-        return "{" + ", ".join(items[i] for i in kept) + "}" if len(items) == self.bands else value
-
-
-class Sliceable(Protocol):
-    """An array in memory, on disk or in chunks: a shape, and three slices read or write a part.
-
-    An array in chunks has their size as `block`. One with `strided` true reads every n-th row without the rows
-    between.
-    """
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    def __getitem__(self, key: tuple[slice, ...], /) -> Any: ...
 
 
 class Cube:
@@ -274,7 +62,7 @@ class Cube:
     @property
     def band_numbers(self) -> tuple[int, ...]:
         """The number of each band in the file, of which only some may have been chosen."""
-        return self.array.bands if isinstance(self.array, _SomeBands) else tuple(range(self.meta.bands))
+        return self.array.bands if isinstance(self.array, SomeBands) else tuple(range(self.meta.bands))
 
     def read(self, window: Window | None = None, bands: Bands = slice(None)) -> Pixels:
         """The pixels of `window` as (bands, rows, columns) in the machine's byte order."""
@@ -308,7 +96,7 @@ class Cube:
     def _read(self, key: tuple[slice, ...], numbers: Sequence[int] | None = None) -> Pixels:
         """The part of the array at `key` as (bands, rows, columns): all its bands, or these."""
         there = sorted({*numbers}) if numbers is not None else []
-        array = self.array if numbers is None else _SomeBands.of(self.array, self.axes.index("b"), there)
+        array = self.array if numbers is None else SomeBands.of(self.array, self.axes.index("b"), there)
         try:
             part = array[key]
         except (OSError, ValueError) as error:
@@ -346,7 +134,7 @@ class Cube:
 
     def with_bands(self, chosen: BandChoice) -> Cube:
         """The same cube with only the `chosen` bands; it shares the file."""
-        some = _SomeBands.of(self.array, self.axes.index("b"), self.meta.chosen(chosen))
+        some = SomeBands.of(self.array, self.axes.index("b"), self.meta.chosen(chosen))
         kept = Cube(
             self.path, self.meta.with_bands(chosen), some, self.axes, self.close, self.own_files, self.beside
         )
@@ -360,66 +148,3 @@ class Cube:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-@dataclass(frozen=True)
-class _SomeBands:
-    """A view of some bands of another array; the bands between them are read only where this costs nothing."""
-
-    array: Sliceable
-    axis: int
-    bands: tuple[int, ...]  # ascending
-
-    @classmethod
-    def of(cls, array: Sliceable, axis: int, bands: Sequence[int]) -> _SomeBands:
-        """The view of these bands of an array, which may itself be such a view."""
-        if isinstance(array, _SomeBands):
-            return cls(array.array, axis, tuple(array.bands[band] for band in bands))
-        return cls(array, axis, tuple(bands))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        shape = list(self.array.shape)
-        shape[self.axis] = len(self.bands)
-        return tuple(shape)
-
-    @property
-    def block(self) -> tuple[int, ...] | None:
-        return getattr(self.array, "block", None)
-
-    @property
-    def strided(self) -> bool:
-        return getattr(self.array, "strided", False)
-
-    def __getitem__(self, key: tuple[slice, ...]) -> Any:
-        sizes = [len(range(size)[part]) for size, part in zip(self.array.shape, key, strict=True)]
-        plane = math.prod(size for axis, size in enumerate(sizes) if axis != self.axis)
-        parts = [self._run(key, some) for some in self._groups(self.bands[key[self.axis]], plane)]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, self.axis)
-
-    def _groups(self, wanted: Sequence[int], plane: int) -> list[list[int]]:
-        """The bands that are read at once; `plane` is how many values each has."""
-        groups: list[list[int]] = []
-        for first, end in runs(wanted):
-            if groups and self._is_cheap(groups[-1][-1] + 1, first, plane):
-                together, span = [*groups[-1], *range(first, end)], end - groups[-1][0]
-                if span * plane <= READ_AT_ONCE or span <= 2 * len(together):
-                    groups[-1] = together
-                    continue
-            groups.append([*range(first, end)])
-        return groups or [[]]
-
-    def _is_cheap(self, first: int, end: int, plane: int) -> bool:
-        """Whether the unwanted bands from `first` to before `end` may be read with those around them."""
-        if self.block is None:
-            apart = math.prod(self.array.shape[self.axis + 1 :])  # from a value to that of the next band
-            return (end - first) * min(plane, apart) <= GAP_VALUES
-        size = self.block[self.axis]
-        return math.ceil(first / size) >= end // size  # no whole block lies between
-
-    def _run(self, key: tuple[slice, ...], bands: Sequence[int]) -> Any:
-        """These bands, read in one go with those between them."""
-        first, end = (bands[0], bands[-1] + 1) if bands else (0, 0)
-        run = self.array[(*key[: self.axis], slice(first, end), *key[self.axis + 1 :])]
-        whole = len(bands) == end - first
-        return run if whole else np.take(run, [band - first for band in bands], self.axis)

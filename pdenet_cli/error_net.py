@@ -26,8 +26,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pdenet_cli.cube import Window
 from pdenet_cli.degradation import bicubic_up
+from pdenet_cli.window import Window
 
 COARSE, FINE = 8, 3  # number of clues on each grid, without the 1
 WIDTH, LAYERS = 16, 5

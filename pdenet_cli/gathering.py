@@ -10,17 +10,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pdenet_cli.calibration import guess
-from pdenet_cli.cube import Cube, Window
+from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.error_net import MARGIN, ErrorNet
+from pdenet_cli.evidence import Evidence, Map, Samples, repeated, roughness
 from pdenet_cli.holes import FILL_DEPTH
 from pdenet_cli.mixtures import MixedSamples, detail_margin, detail_of, even_margin
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.reading import read_unit
-from pdenet_cli.summaries import Evidence, Map, Samples, Summary, repeated, roughness
+from pdenet_cli.spread import guess
+from pdenet_cli.summaries import Summary
 from pdenet_cli.tiling import Plan, Span, Tile
+from pdenet_cli.window import Window
 
 ROUGHNESS_HALO = 3  # roughness depends on pixels up to two away, and enlarging it on one more
 

@@ -10,22 +10,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Cube, CubeMeta, Pixels, Window
+from pdenet_cli.cube import Cube, Pixels
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import ResourceError, out_of_memory
+from pdenet_cli.evidence import Evidence, repeated
 from pdenet_cli.gathering import ObservedTile
 from pdenet_cli.holes import valid
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.progress import Say
 from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.summaries import (
-    USUAL,
-    Evidence,
-    Question,
-    Summary,
-    Sums,
-    repeated,
-)
+from pdenet_cli.summaries import USUAL, Question, Summary, Sums
 from pdenet_cli.tiling import Plan, Span, Tile
+from pdenet_cli.window import Window
 
 SMALLEST_TILE = 8  # input pixels a side; smaller tiles are not tried when memory runs out
 
@@ -47,6 +43,7 @@ class Layer:
     cube: Sink | None = None
     merged: Cube | None = None
     clipped: list[int] = field(default_factory=list)  # values beyond the type of `cube`, of each written tile
+    scaling: tuple[Sequence[float], Sequence[float]] | None = None  # gains and offsets to apply before merging
 
 
 def super_resolve(
@@ -109,7 +106,8 @@ class _TileWriter:
                 values, beyond = self._in_file_numbers(layer, evidence, there, bands)
                 clipped[i] += beyond
                 if layer.merged is not None:
-                    sums[i] = layer.summary.merging.addends(evidence, values, there) + sums.get(i, 0)
+                    scaled = _scaled(values, layer.scaling, bands)
+                    sums[i] = layer.summary.merging.addends(evidence, scaled, there) + sums.get(i, 0)
                 if layer.cube is not None:
                     self._write_owned(layer, span, dict(zip(bands, values, strict=True)))
                 del values
@@ -166,6 +164,16 @@ class _TileWriter:
         """The constant bands, read once for all layers: (1, rows, columns) each."""
         pixels = self.observed.source.read(self.observed.tile.core, self.constant)
         return dict(zip(self.constant, pixels[:, None], strict=True))
+
+
+def _scaled(
+    values: NDArray[Any], scaling: tuple[Sequence[float], Sequence[float]] | None, bands: Sequence[int]
+) -> NDArray[Any]:
+    """The values of some bands with the gains and offsets of these."""
+    if scaling is None:
+        return values
+    gains, offsets = (np.array([some[band] for band in bands])[:, None, None] for some in scaling)
+    return np.asarray(values * gains + offsets)
 
 
 def _smaller(tile: Tile, posterior: Posterior, plan: Plan, say: Say) -> list[Tile]:

@@ -30,8 +30,8 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from pdenet_cli.cube import Window
 from pdenet_cli.score_sums import Average, Moments, There, Unit, Values, angles, decibels, ratio, similarity
+from pdenet_cli.window import Window
 
 MOST_DECIBELS = 100.0  # cap of a band in MPSNR: errors of 1e-5, about the precision of float32
 K = TypeVar("K")
@@ -77,6 +77,7 @@ class Tally:
         self.halos = {metric.sums: metric.halo for metric in metrics}
         self.totals: dict[Callable[..., Any], Any] = {}
         self.counted = 0
+        self.sizes = np.zeros(2)  # sums of absolute values before they are clipped: estimate, truth
 
     @property
     def halo(self) -> int:
@@ -86,12 +87,14 @@ class Tally:
         """Add the window `core`; the arrays hold `core` grown by `halo` within `scene`."""
         given = core.grown(self.halo, within=scene)
         estimate, truth = (np.where(there, cube, 0).astype(np.float64) for cube in (estimate, truth))
+        own = (slice(None), *core.relative_to(given).slices)
+        self.sizes += [np.abs(cube[own]).sum() for cube in (estimate, truth)]
         if self.clip:
             estimate, truth = estimate.clip(0, 1), truth.clip(0, 1)
         for sums, halo in self.halos.items():
             part = (slice(None), *core.grown(halo, within=scene).relative_to(given).slices)
             self._add(sums, sums(estimate[part], truth[part], there[part]))
-        self.counted += int(there[(slice(None), *core.relative_to(given).slices)].sum())
+        self.counted += int(there[own].sum())
 
     def empty(self) -> Tally:
         """A new tally of the same metrics."""
@@ -103,11 +106,16 @@ class Tally:
         both = self.empty()
         for sums, total in (*self.totals.items(), *other.totals.items()):
             both._add(sums, total)
-        both.counted = self.counted + other.counted
+        both.counted, both.sizes = self.counted + other.counted, self.sizes + other.sizes
         return both
 
     def _add(self, sums: Callable[..., Any], more: Any) -> None:
         self.totals[sums] = self.totals[sums] + more if sums in self.totals else more
+
+    @property
+    def brightness(self) -> float:
+        """How many times as large as the truth's the values of the estimate are on average, before clipping."""
+        return float(ratio(*self.sizes))
 
     def values(self) -> dict[str, float]:
         """Every metric by name, over all windows added so far."""

@@ -27,10 +27,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pdenet_cli.cube import Cube, Window
+from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation, bicubic_up, symmetric_pad
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.reading import read_unit
+from pdenet_cli.window import Window
 
 MIXTURES = 16  # of a cube with many bands, unless asked otherwise
 BANDS_EACH = 3  # a cube with fewer bands per mixture than this is not mixed: little would be gained

@@ -1,4 +1,4 @@
-"""Weights files that describe themselves: safetensors with a `ModelSpec` as JSON in the header.
+"""Models by name or file: found, checked against what they say of themselves, loaded and saved.
 
 torch is imported only where weights are read: listing models reads headers only and stays instant.
 """
@@ -6,132 +6,33 @@ torch is imported only where weights are read: listing models reads headers only
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-import struct
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
-from pdenet_cli.errors import ModelError, PdenetError, ResourceError, UsageError
-from pdenet_cli.formats.output import is_file, is_folder, write_whole
+from pdenet_cli.errors import ModelError, PdenetError, UsageError
+from pdenet_cli.formats.output import is_file, is_folder
+from pdenet_cli.model_spec import ModelSpec
+from pdenet_cli.weights_file import SUFFIX, Header, read_header, read_tensors, write_weights
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from pdenet_cli.degradation import Degradation
     from pdenet_cli.error_net import ErrorNet
     from pdenet_cli.networks import Network
 
-KEY = "pdenet"  # where the spec is in the metadata of the safetensors header
-SUFFIX = ".safetensors"
 DEFAULT_SCALE = 4
 BICUBIC = "bicubic"  # a model without weights, for any scale
 TRAINING = "training."  # prefix of tensors that only a resumed training needs
 ERRORS = "errors."  # prefix of the weights of the network that expects errors
-ERRORS_KEY = "errors"  # in ModelSpec.extra: how that network learned
-MAX_HEADER_BYTES = 16 << 20
 MAX_SIZE = 4096  # largest number in a configuration, so that a hostile header cannot build a huge network
 
 _PACKAGE = Path(__file__).parent
 FOLDERS = (_PACKAGE / "weights", _PACKAGE.parent / "weights")
 """Where the shipped models are: in the installed package, or in the repository."""
-
-
-@dataclass(frozen=True)
-class ModelSpec:
-    """All that a weights file says about itself besides the weights."""
-
-    network: str
-    config: Mapping[str, Any]
-    scale: int
-    degradation: Mapping[str, Any]  # how its low-resolution training cubes were made
-    version: str  # version of pdenet
-    data: tuple[Mapping[str, Any], ...] = ()  # name, sha256 of the numbers, shape, dtype of each cube
-    began_with: Mapping[str, Any] = field(default_factory=dict)  # history of the model of --init
-    recipe: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
-    steps: int = 0
-    minutes: float = 0.0
-    scores: Mapping[str, Any] = field(default_factory=dict)  # on held-out parts, beside those of bicubic
-    licence: str = "not stated"
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The spec for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The spec that `to_dict` gave; fields of later versions are ignored."""
-        known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
-        spec = cls(**known | {"data": tuple(known.get("data", ()))})
-        for name, kind in _KINDS.items():
-            if not isinstance(value := getattr(spec, name), kind):
-                raise TypeError(f"its {name} is {value!r:.60}")
-        if spec.config.get("scale", spec.scale) != spec.scale:
-            raise ValueError(f"it is made for x{spec.scale}, its network for x{spec.config['scale']}")
-        if not all(isinstance(cube, dict) for cube in spec.data):
-            raise TypeError("its data are not described one by one")
-        if spec.scores and not all(isinstance(spec.scores.get(name), int | float) for name in _SCORES):
-            raise TypeError(f"its scores are not {', '.join(_SCORES)}")
-        cubes = spec.scores.get("cubes", {})
-        if not isinstance(cubes, dict) or not all(
-            isinstance(score.get(name), int | float) for score in cubes.values() for name in _CUBE_SCORES
-        ):
-            raise TypeError(f"the scores of its cubes are not {', '.join(_CUBE_SCORES)}")
-        return spec
-
-    def history(self) -> dict[str, Any]:
-        """How it was trained, and from which model: what a model that starts from it records."""
-        names = ("scale", "recipe", "seed", "steps", "minutes", "began_with")
-        data = [{key: fact.get(key) for key in ("name", "sha256", "shape")} for fact in self.data]
-        return {name: getattr(self, name) for name in names} | {"data": data}
-
-    def training_cubes(self) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-        """The cubes that it, its error network and the models that it started from were trained on.
-
-        Each with the scale of that training, None if it is not known: what was held out depends on it.
-        """
-        yield from ((self.scale, fact) for fact in self.data)
-        yield from ((self.scale, fact) for fact in self.error_lessons())
-        began: Any = self.began_with
-        while isinstance(began, dict) and began:
-            data, scale = began.get("data"), began.get("scale")
-            then = scale if isinstance(scale, int) and scale > 1 else None
-            yield from ((then, fact) for fact in data if isinstance(fact, dict)) if isinstance(data, list) else ()
-            began = began.get("began_with")
-
-    def error_lessons(self) -> list[Mapping[str, Any]]:
-        """The cubes that its error network was trained on, apart from their held-out quarters."""
-        told: Any = self.extra.get(ERRORS_KEY)
-        scenes = told.get("scenes") if isinstance(told, dict) else None
-        return [fact for fact in scenes if isinstance(fact, dict)] if isinstance(scenes, list) else []
-
-    def training_degradation(self) -> Degradation:
-        """The degradation of its training cubes."""
-        from pdenet_cli.degradation import Degradation
-
-        return Degradation.from_dict(self.degradation or {"scale": self.scale})
-
-    @property
-    def gain(self) -> float | None:
-        """Its PSNR minus that of bicubic on held-out parts, in dB."""
-        scores = self.scores
-        return scores["psnr"] - scores["bicubic_psnr"] if "psnr" in scores else None
-
-
-_KINDS: dict[str, Any] = (
-    dict.fromkeys(("network", "version", "licence"), str)
-    | dict.fromkeys(("scale", "seed", "steps"), int)
-    | dict.fromkeys(("config", "degradation", "began_with", "recipe", "scores", "extra"), dict)
-    | {"minutes": int | float}
-)
-_SCORES = ("psnr", "bicubic_psnr", "draws")  # in `scores`, unless that is empty
-_CUBE_SCORES = ("psnr", "bicubic_psnr", "sam", "bicubic_sam")  # in `scores`, for each cube
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,16 +52,6 @@ class Model:
     @property
     def scale(self) -> int:
         return self.spec.scale
-
-
-@dataclass(frozen=True)
-class Header:
-    """The header of a weights file: the spec, and the shape of each tensor."""
-
-    path: Path
-    spec: ModelSpec
-    shapes: Mapping[str, tuple[int, ...]]
-    nbytes: int  # size of the file
 
 
 def available_models() -> dict[str, Path]:
@@ -214,64 +105,6 @@ def _scales() -> Iterator[tuple[Path, int]]:
             yield path, read_header(path).spec.scale
         except ModelError:  # `pdenet models` reports it
             continue
-
-
-def read_header(path: Path) -> Header:
-    """The header of a weights file, read without its weights."""
-    size = path.stat().st_size
-    try:
-        with path.open("rb") as file:
-            start = file.read(8)
-            length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
-            if start[:2] in (b"PK", b"\x80\x02"):
-                raise ModelError(f"{path}: a pickled file, which may run code when opened; use {SUFFIX}.")
-            if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
-                raise ModelError(f"{path}: not a complete safetensors file ({size:,} bytes).")
-            entries = json.loads(file.read(length))
-        metadata = entries.pop("__metadata__", None) or {}
-        shapes = {name: tuple(entry["shape"]) for name, entry in entries.items()}
-        end = max((int(entry["data_offsets"][1]) for entry in entries.values()), default=0)
-        spec = json.loads(metadata[KEY]) if KEY in metadata else None
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        if isinstance(error, ModelError):
-            raise
-        raise ModelError(f"{path}: not a safetensors file (its header cannot be read).") from error
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror}).") from error
-    if spec is None:
-        raise ModelError(f"{path}: a safetensors file, but not a pdenet model: it does not name its network.")
-    if size != 8 + length + end:
-        raise ModelError(f"{path}: {size:,} bytes, but its header says {8 + length + end:,}; copy it again.")
-    try:
-        return Header(path, ModelSpec.from_dict(spec), shapes, size)
-    except (TypeError, AttributeError, KeyError, ValueError) as error:
-        raise ModelError(f"{path}: its description is incomplete ({error}).") from error
-
-
-def choose_device(name: str = "auto") -> torch.device:
-    """The device of this name; "auto" is a GPU where one can be used."""
-    import torch
-
-    if name != "auto":
-        return _usable(name)
-    for gpu, is_there in (("cuda", torch.cuda.is_available), ("mps", torch.backends.mps.is_available)):
-        with suppress(ResourceError):
-            if is_there():
-                return _usable(gpu)
-    return torch.device("cpu")
-
-
-def _usable(name: str) -> torch.device:
-    """The device of this name, after a try: it may be too old, or taken by another program."""
-    import torch
-
-    try:
-        device = torch.device(name)
-        torch.ones(1, device=device).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        why = str(error).split("\n")[0]
-        raise ResourceError(f"Device '{name}' cannot be used here ({why}). Try auto or cpu.") from error
-    return device
 
 
 def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> Model:
@@ -369,29 +202,14 @@ def save_model(
     path: Path, model: Model, training: Mapping[str, Tensor] | None = None, *, overwrite: bool = True
 ) -> None:
     """Write a model, completely or not at all; `training` are further tensors that a resumed training needs."""
-    from safetensors.torch import save
-
     tensors = dict(model.network.state_dict())
     if model.errors is not None:
         tensors |= {ERRORS + name: tensor for name, tensor in model.errors.state_dict().items()}
     tensors |= {TRAINING + name: tensor for name, tensor in (training or {}).items()}
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    content = save(tensors, {"format": "pt", KEY: json.dumps(model.spec.to_dict())})
-    write_whole(path, content, overwrite=overwrite)
+    write_weights(path, model.spec, tensors, overwrite=overwrite)
 
 
 def training_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors that `save_model` was given as `training`."""
     tensors = read_tensors(path)
     return {name.removeprefix(TRAINING): t for name, t in tensors.items() if name.startswith(TRAINING)}
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a weights file by name."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
-        raise ModelError(f"{path}: its weights cannot be read ({' '.join(str(error).split())}).") from error

@@ -15,16 +15,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdenet_cli.calibration import ENSEMBLES, Calibration
-from pdenet_cli.cube import Cube, Window
+from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, UsageError
+from pdenet_cli.evidence import Map
 from pdenet_cli.memory import usable_memory
 from pdenet_cli.mixtures import MIXTURES, MixedSamples, Mixtures, detail_margin
 from pdenet_cli.models import Model
 from pdenet_cli.networks.runtime import tune_process
 from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.summaries import Map
 from pdenet_cli.tiling import Plan, plan_tiles
+from pdenet_cli.window import Window
 
 SYMMETRIES = 8  # of a square: four quarter turns, each also mirrored
 

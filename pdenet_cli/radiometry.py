@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import CubeMeta, Pixels
+from pdenet_cli.cube import Pixels
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.dtypes import as_stored, can_hold, limits
 from pdenet_cli.errors import UsageError
 from pdenet_cli.holes import valid

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Cube, Window
+from pdenet_cli.cube import Cube
 from pdenet_cli.errors import FormatError
 from pdenet_cli.holes import FILL_DEPTH, filled_from_edges
 from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.survey import Survey
+from pdenet_cli.window import Window
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Cube, CubeMeta, Pixels, Window
+from pdenet_cli.cube import Cube, Pixels
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.dtypes import can_hold, limits
 from pdenet_cli.errors import FormatError, UsageError
 from pdenet_cli.holes import valid
+from pdenet_cli.window import Window
 
 SURVEY_VALUES = 1 << 28  # scenes with more values are surveyed in evenly spread blocks
 BLOCK_VALUES = 1 << 23  # values read at once

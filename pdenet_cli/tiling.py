@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pdenet_cli.cube import Window
 from pdenet_cli.errors import ResourceError
+from pdenet_cli.window import Window
 
 WORK_TOLERANCE = 1.05  # plans with up to this times the least work are equally good
 WANTED_TILES = 16  # progress and --resume count in tiles, so a plan should have at least this many

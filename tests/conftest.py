@@ -96,7 +96,8 @@ def models(tmp_path_factory):
     """Weights files of small untrained networks: `pdenet` with chance, `calibrated` too, `template` without."""
     import torch
 
-    from pdenet_cli.models import Model, ModelSpec, save_model
+    from pdenet_cli.model_spec import ModelSpec
+    from pdenet_cli.models import Model, save_model
     from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 
     folder = tmp_path_factory.mktemp("models")
@@ -114,7 +115,8 @@ def models(tmp_path_factory):
 
 def calibration(**settings):
     """The calibration that two scenes of random errors, about twice their spread, give."""
-    from pdenet_cli.calibration import Calibration, ErrorRatios
+    from pdenet_cli.calibration import Calibration
+    from pdenet_cli.error_ratios import ErrorRatios
 
     rng = np.random.default_rng(0)
     spread, stratum = np.ones((1, 60, 60), np.float32), rng.integers(0, 2, (1, 60, 60))

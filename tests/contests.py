@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from pdenet_cli.models import Model, ModelSpec, save_model
+from pdenet_cli.model_spec import ModelSpec
+from pdenet_cli.models import Model, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.truths import TruthSettings

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdenet_cli import CubeMeta, Posterior, Window, cube, load_model, open_cube
+from pdenet_cli import Cube, CubeMeta, Posterior, Window, load_model, open_cube, sliceable
 from pdenet_cli.bands import band_choice, band_numbers, runs
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import OutputError, UsageError
@@ -100,7 +100,7 @@ def test_reports_tell_ranges():
     assert runs((0, 1, 7)) == [[0, 2], [7, 8]]
 
 
-@pytest.mark.parametrize("at_once", [0, cube.READ_AT_ONCE])
+@pytest.mark.parametrize("at_once", [0, sliceable.READ_AT_ONCE])
 @pytest.mark.parametrize("suffix", [".hdr", ".tif", ".h5", ".zarr", ".mat"])
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
@@ -112,7 +112,7 @@ def test_reports_tell_ranges():
 def test_chosen_bands_are_read_as_a_cube_of_them_alone(
     tmp_path_factory, monkeypatch, at_once, suffix, chosen, interleave, part, step
 ):
-    monkeypatch.setattr(cube, "READ_AT_ONCE", at_once)
+    monkeypatch.setattr(sliceable, "READ_AT_ONCE", at_once)
     pixels = np.random.default_rng(0).integers(1, 999, (8, 9, 7)).astype(">u2")
     path = written(tmp_path_factory.mktemp("cube") / f"a{suffix}", pixels, interleave=interleave)
     kept = pixels[sorted(chosen)]
@@ -155,7 +155,7 @@ class Counted:
 def test_of_some_bands_no_others_are_read_unless_that_costs_nothing(axes, block, runs):
     meta = CubeMeta(100, 300, 300, np.dtype("u1"))
     array = Counted(meta.shape(axes), axes.index("b"), block)
-    whole = cube.Cube(Path("a"), meta, array, axes)
+    whole = Cube(Path("a"), meta, array, axes)
     for read in (
         lambda: whole.read(Window(0, 0, 280, 300), [50, 2, 51, 99]),
         whole.with_bands("2,50:52,99").read,

@@ -14,32 +14,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdenet_cli import open_cube
-from pdenet_cli.calibration import (
-    FLAT_BELOW,
-    KEY,
-    LEVELS,
-    RATIOS,
-    Calibration,
-    ErrorRatios,
-    guess,
-    leave_one_out_coverage,
-    spread,
-    strata,
-)
+from pdenet_cli.calibration import KEY, LEVELS, Calibration, leave_one_out_coverage
 from pdenet_cli.cli.calibrate import calibrate as calibrate_command
 from pdenet_cli.cli.evaluate import DEFAULT_SAMPLES, evaluate
 from pdenet_cli.cli.upscale import uncertainty, upscale
 from pdenet_cli.degradation import Degradation
+from pdenet_cli.error_ratios import RATIOS, ErrorRatios
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
-from pdenet_cli.evaluation.uncertainty import mean_trust
-from pdenet_cli.models import Model, ModelSpec, load_model, read_header, save_model, training_tensors
+from pdenet_cli.evaluation.measures import mean_trust
+from pdenet_cli.evidence import Evidence
+from pdenet_cli.model_spec import ModelSpec
+from pdenet_cli.models import Model, load_model, save_model, training_tensors
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.risk_control import upper_bound
-from pdenet_cli.summaries import Evidence
+from pdenet_cli.spread import FLAT_BELOW, guess, spread, strata
 from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.truths import TruthSettings
+from pdenet_cli.weights_file import read_header
 from tests.cubes import written
 
 SIDE = 40

@@ -6,7 +6,7 @@ import pyproj
 import pytest
 
 from pdenet_cli import open_cube
-from pdenet_cli.formats.labelled.coordinates import Coordinate
+from pdenet_cli.formats.labelled.coordinates import Coordinate, placed
 from pdenet_cli.georeference import Georeference
 from tests.stores import numbers, write
 
@@ -140,6 +140,16 @@ def test_uneven_degrees_claim_no_coordinate_system(tmp_path):
 def test_a_tenth_of_a_pixel_is_even_enough():
     assert Coordinate("y", (0.0, 1.05, 2.0, 3.0), "m").line() == (-0.5, 1.0)
     assert Coordinate("y", (0.0, 1.2, 2.0, 3.0), "m").line() is None
+
+
+@pytest.mark.parametrize("units", ["micrometers", "nm", "1"])
+def test_a_unit_that_tells_no_place_is_said_to_be_that(units):
+    rows, columns = (Coordinate(name, (0.4, 0.5, 0.6), units) for name in ("band", "x"))
+    where, (note,) = placed(Georeference(), rows, columns)
+    assert where.transform is None
+    assert (
+        note == f"not georeferenced by its coordinates: band is in '{units}', which tells no place on the ground"
+    )
 
 
 @pytest.mark.parametrize("unit", ["m", "km"])

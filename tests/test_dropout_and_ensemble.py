@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pdenet_cli import Window
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError
-from pdenet_cli.models import Model, ModelSpec, load_model
+from pdenet_cli.model_spec import ModelSpec
+from pdenet_cli.models import Model, load_model
 from pdenet_cli.networks import build_network
 from pdenet_cli.networks.base import Draw
 from pdenet_cli.networks.dropout import DropoutNet

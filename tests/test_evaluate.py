@@ -19,7 +19,8 @@ from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.evaluation import study, trial, view
 from pdenet_cli.metrics import PROTOCOLS
-from pdenet_cli.models import Model, ModelSpec, load_model, save_model
+from pdenet_cli.model_spec import ModelSpec
+from pdenet_cli.models import Model, load_model, save_model
 from pdenet_cli.networks.pdenet import PDENet, TemplateNet
 from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.tools import truths

@@ -111,6 +111,26 @@ def test_values_that_fit_neither_reading_are_told_of(tmp_path):
         (tmp_path / "a.img").unlink()
 
 
+@pytest.mark.parametrize("protocol", ["pdenet", "sspsr"])
+@pytest.mark.parametrize("shift", [0, -0.5])  # reflectance, or values around 0
+def test_cubes_in_different_units_that_no_header_tells_get_a_note(tmp_path, protocol, shift):
+    unit = smooth(**SIZE) + shift
+    plain = written(tmp_path / "plain.hdr", unit.astype("<f4"))
+    other = written(tmp_path / "other.hdr", np.rint(10000 * unit).astype("<i2"))
+    twice = written(tmp_path / "twice.hdr", (2 * unit).astype("<f4"))
+    settings = TruthSettings(protocol=protocol)
+    (note,) = evaluate_files(other, plain, None, settings).notes
+    if not shift:
+        assert note == (
+            "The values of other.hdr are on average 10,000 times as large as those of plain.hdr: "
+            "are both in the same unit? The scores may be meaningless."
+        )
+        (note,) = evaluate_files(plain, other, None, settings).notes
+        assert "values of other.hdr are on average" in note
+    assert "scores may be meaningless" in note
+    assert evaluate_files(twice, plain, None, settings).notes == ()
+
+
 @pytest.mark.parametrize("estimate", [{}, {"gains": (1e-4,) * 5}, {"reflectance_scale": 10000.0}])
 @pytest.mark.parametrize("truth", [{}, {"gains": (1e-4,) * 5}, {"reflectance_scale": 10000.0}])
 def test_no_cube_is_surveyed_twice(tmp_path, monkeypatch, estimate, truth):

@@ -26,10 +26,12 @@ HOMES = {
     "torch": {
         *(
             "memory",
+            "devices",
             "degradation",
             "mixtures",
             "error_net",
             "networks",
+            "weights_file",
             "models",
             "posterior",
             "gathering",

@@ -27,6 +27,23 @@ def test_a_name_is_printed_as_it_is(pdenet, tmp_path):
     assert "s:b:[b]q.hdr" in pdenet("info", scene).stdout
 
 
+@pytest.mark.parametrize(
+    ("constant", "good", "said"),
+    [
+        ((True, True, True), None, "5 to 5"),
+        ((True, False, False), None, "0 to 8 in the bands that vary"),
+        ((False, False, False), (True, True, False), "0 to 8 in the bands that are not bad"),
+        ((True, True, True), (True, True, False), "5 to 5 in the bands that are not bad"),
+        ((True, False, False), (True, True, False), "0 to 8 in the bands that vary and are not bad"),
+    ],
+)
+def test_the_range_of_values_is_told_with_the_bands_it_is_of(pdenet, tmp_path, constant, good, said):
+    planes = [np.full((3, 3), 5) if same else np.arange(9).reshape(3, 3) for same in constant]
+    scene = written(tmp_path / "a.hdr", np.stack(planes).astype("<u2"), good_bands=good)
+    (line,) = (line for line in pdenet("info", scene).stdout.splitlines() if line.startswith(" values"))
+    assert line.split(maxsplit=1)[1].strip() == said
+
+
 EXAMPLE = ROOT / "examples" / "indian_pines.hdr"
 
 

@@ -11,18 +11,13 @@ import pytest
 import torch
 
 from pdenet_cli import models
+from pdenet_cli.devices import choose_device
 from pdenet_cli.errors import ModelError, ResourceError
-from pdenet_cli.models import (
-    Model,
-    ModelSpec,
-    available_models,
-    choose_device,
-    load_model,
-    read_header,
-    save_model,
-)
+from pdenet_cli.model_spec import ModelSpec
+from pdenet_cli.models import Model, available_models, load_model, save_model
 from pdenet_cli.networks import build_network
 from pdenet_cli.networks.pdenet import PDENet
+from pdenet_cli.weights_file import read_header
 
 TINY = PDENet.configs["tiny"]
 SPEC = ModelSpec(
@@ -210,7 +205,7 @@ def test_a_folder_and_a_missing_file_are_refused(tmp_path):
 def test_the_header_is_read_without_torch(saved):
     path, _ = saved
     script = (
-        "import sys\nfrom pathlib import Path\nfrom pdenet_cli.models import read_header\n"
+        "import sys\nfrom pathlib import Path\nfrom pdenet_cli.weights_file import read_header\n"
         f"assert read_header(Path({str(path)!r})).spec.network == 'pdenet'\n"
         "assert 'torch' not in sys.modules\n"
     )

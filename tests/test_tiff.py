@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import rasterio
 import tifffile
+from rasterio.enums import ColorInterp
 
 from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
@@ -188,6 +189,82 @@ def test_data_that_equal_the_nodata_chosen_for_a_mask_stay_data(dtype, end, move
     cube = open_cube(path)
     np.testing.assert_array_equal(cube.read(), np.where(MASK, np.where(pixels == end, moved, pixels), end))
     assert cube.meta.notes == (f"masked pixels are read as nodata, {end}, and pixels of that value as {moved}",)
+
+
+def alpha_file(path, pixels, alpha, **options):
+    """A TIFF as gdalwarp -dstalpha writes it: the last band is marked as alpha."""
+    both = np.concatenate([pixels, alpha[None].astype(pixels.dtype)])
+    kinds = [ColorInterp.gray] + [ColorInterp.undefined] * (len(pixels) - 1) + [ColorInterp.alpha]
+    bands, rows, columns = both.shape
+    settings = dict(driver="GTiff", count=bands, height=rows, width=columns, dtype=both.dtype) | options
+    with rasterio.open(path, "w", **settings) as file:
+        file.colorinterp = kinds
+        file.write(both)
+        for band in range(1, bands):
+            file.update_tags(band, wavelength=400 + band, wavelength_units="Nanometers")
+    return path
+
+
+@pytest.mark.parametrize("interleave", ["pixel", "band"])
+@pytest.mark.parametrize("layout", [{}, dict(tiled=True, blockxsize=16, blockysize=32), dict(compress="lzw")])
+@pytest.mark.parametrize(
+    ("dtype", "declared", "nodata"),
+    [("u1", None, 255), ("i2", None, -(2**15)), ("u2", 0, 0), ("f4", None, np.nan)],
+)
+def test_an_alpha_band_is_a_mask_and_not_a_band(dtype, declared, nodata, interleave, layout, tmp_path):
+    pixels = PIXELS.astype(dtype)
+    path = alpha_file(tmp_path / "a.tif", pixels, 200 * MASK, interleave=interleave, nodata=declared, **layout)
+    expected = np.where(MASK, pixels, np.array(nodata, pixels.dtype))
+    with open_cube(path) as cube:
+        assert cube.meta.shape() == (5, 37, 50)
+        assert cube.meta.wavelengths == (401, 402, 403, 404, 405)
+        np.testing.assert_equal(cube.meta.nodata, nodata)
+        np.testing.assert_array_equal(cube.read(), expected)
+        np.testing.assert_array_equal(cube.read(Window(3, 5, 20, 31), [1, 4]), expected[[1, 4], 3:23, 5:36])
+        np.testing.assert_array_equal(cube.read(bands=slice(None, None, -1)), expected[::-1])
+        for step in (2, 20, 40):
+            np.testing.assert_array_equal(cube.thinned(step), expected[:, ::step, ::step])
+        np.testing.assert_array_equal(cube.with_bands(slice(2, 5)).read(bands=[2]), expected[4:])
+        assert cube.meta.notes[0] == "its last band is alpha: read as a mask, not as a band"
+        assert "masked pixels are read as nodata" in cube.meta.notes[1]
+
+
+def test_a_mask_is_used_before_alpha_and_neither_is_a_band(tmp_path):
+    path = alpha_file(tmp_path / "a.tif", PIXELS.astype("f4"), np.full(MASK.shape, 255))
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True), rasterio.open(path, "r+") as file:
+        file.write_mask(MASK)
+    np.testing.assert_array_equal(open_cube(path).read(), np.where(MASK, PIXELS, np.float32(np.nan)))
+
+
+@pytest.mark.parametrize(
+    ("bands", "marks"),
+    [
+        (5, (0, 0, 0, 0)),
+        (5, (2, 0, 0, 0)),  # ALPHA=YES of GDAL, which marks the second band
+        (5, (2, 2, 2, 2)),
+        (1, ()),
+        (4, (2,)),  # GDAL marks the fourth 8-bit band, also where it is infrared
+    ],
+)
+def test_bands_that_are_not_alpha_stay_bands(bands, marks, tmp_path):
+    pixels = PIXELS[:bands].astype("u1")
+    tifffile.imwrite(
+        tmp_path / "a.tif",
+        pixels.transpose(1, 2, 0) if bands > 1 else pixels[0],
+        photometric="rgb" if len(marks) == 1 else "minisblack",
+        planarconfig="contig" if bands > 1 else None,
+        extrasamples=marks or None,
+        metadata=None,
+    )
+    with open_cube(tmp_path / "a.tif") as cube:
+        np.testing.assert_array_equal(cube.read(), pixels)
+        told = "its last band is marked as alpha but its values are not a mask's: read as a band"
+        assert cube.meta.notes == ((told,) if len(marks) == 1 else ())
+
+
+def test_axes_that_a_user_tells_are_those_of_all_that_a_picture_holds(tmp_path):
+    path = alpha_file(tmp_path / "a.tif", PIXELS.astype("i2"), MASK, interleave="band")
+    assert open_cube(path, axes="rcb").meta.shape() == (50, 6, 37)
 
 
 def test_a_mask_follows_its_picture_however_axes_are_told(tmp_path):

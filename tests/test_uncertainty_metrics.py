@@ -14,20 +14,26 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import spearmanr
 
 from pdenet_cli import CubeMeta
-from pdenet_cli.calibration import KEY, Calibration, ErrorRatios, guess, strata
-from pdenet_cli.cube import Cube, Window
+from pdenet_cli.calibration import KEY, Calibration
+from pdenet_cli.cube import Cube
+from pdenet_cli.error_ratios import ErrorRatios
 from pdenet_cli.errors import UsageError
-from pdenet_cli.evaluation import uncertainty
+from pdenet_cli.evaluation import estimate_maps
+from pdenet_cli.evaluation.estimate_maps import EstimateMaps
+from pdenet_cli.evaluation.measures import MEASURES, mean_trust
 from pdenet_cli.evaluation.sparsification import Pool, Sparsification, bins_of, ence, spearman
-from pdenet_cli.evaluation.uncertainty import MEASURES, EstimateMaps, assess, error_ratios_of, mean_trust
+from pdenet_cli.evaluation.uncertainty import assess, error_ratios_of
 from pdenet_cli.evaluation.view import View
-from pdenet_cli.models import Model, ModelSpec, save_model
+from pdenet_cli.model_spec import ModelSpec
+from pdenet_cli.models import Model, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.pages.trust import trust_charts
 from pdenet_cli.radiometry import Radiometry
+from pdenet_cli.spread import guess, strata
 from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.truths import TruthSettings
+from pdenet_cli.window import Window
 from tests.cubes import written
 
 SHAPE = (4, 30, 25)
@@ -246,7 +252,7 @@ def test_without_a_calibration_there_is_no_coverage(scene):
 def test_bands_read_in_any_number_give_the_same(scene, calibration, monkeypatch):
     view, maps, *_ = scene
     whole, ratios = assess(view, maps, calibration, 0.9), error_ratios_of(view, maps)
-    monkeypatch.setattr(uncertainty, "CHUNK_VALUES", 1)
+    monkeypatch.setattr(estimate_maps, "CHUNK_VALUES", 1)
     assert assess(view, maps, calibration, 0.9) == whole
     np.testing.assert_array_equal(error_ratios_of(view, maps).counts, ratios.counts)
 

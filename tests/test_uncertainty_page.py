@@ -14,7 +14,8 @@ from skimage.io import imread
 
 from pdenet_cli import CubeMeta, create_cube, open_cube
 from pdenet_cli.cube import Cube
-from pdenet_cli.models import Model, ModelSpec, save_model
+from pdenet_cli.model_spec import ModelSpec
+from pdenet_cli.models import Model, save_model
 from pdenet_cli.networks.pdenet import CONFIGS, PDENet
 from pdenet_cli.pages import overview as overviews
 from pdenet_cli.pages.overview import (

@@ -201,11 +201,26 @@ def test_a_tolerance_is_in_values_as_the_header_scales_them(
     assert 1 < risks[0].mean() < 99
 
 
-def test_a_tolerance_in_the_files_numbers_is_refused_where_the_header_scales_them(pdenet, scene, models, tmp_path):
-    words = ("--model", models / "calibrated.safetensors", "--tolerance", 250)
-    ran = pdenet("uncertainty", scene, "-o", tmp_path / "m", *words)
-    assert ran.returncode == 2
-    assert "--tolerance 250: too large. The header scales the values" in " ".join(ran.stderr.split())
+@pytest.mark.parametrize(
+    ("said", "asked", "doubted"),
+    [
+        (dict(gains=(1e-4,) * 5), 0.02, True),
+        (dict(gains=(1e-4,) * 5), 0.002, False),
+        ({}, 200, True),
+        ({}, 20, False),
+    ],
+)
+def test_a_tolerance_beyond_all_differences_of_a_scene_gets_a_note(models, tmp_path, said, asked, doubted):
+    pixels = np.random.default_rng(0).integers(300, 420, (5, 12, 12)).astype("<i2")
+    pixels[0, 0, :2] = 300, 420
+    scene = written(tmp_path / "even.hdr", pixels, **said)
+    posterior = Posterior(load_model(models / "calibrated.safetensors"), 2)
+    job = Job(scene, tmp_path / "out.hdr", posterior, Settings(False, ("risk",), Question(tolerance=asked)))
+    list(job.run())
+    differ = "0.012" if said else "120"
+    met = f"--tolerance {asked:g} is larger than any difference of this scene's values ({differ})"
+    assert (f"{met}: is it in the right unit?" in job.report.notes) == doubted
+    assert np.isfinite(open_cube(tmp_path / "out_risk.hdr").read()).all()
 
 
 def test_intervals_hold_the_mean_and_are_the_calibrations(pdenet, scene, models, tmp_path):
@@ -228,6 +243,8 @@ def test_intervals_hold_the_mean_and_are_the_calibrations(pdenet, scene, models,
         ("calibrated", ["--map", "interval", "--level", "1.5"], 2, "--level"),
         ("calibrated", ["--map", "std", "--level", "0.8"], 2, "--map interval"),
         ("calibrated", ["--tolerance", "inf"], 2, "--tolerance"),
+        ("calibrated", ["--tolerance", "nan"], 2, "--tolerance"),
+        ("calibrated", ["--tolerance", "-1"], 2, "--tolerance"),
         ("pdenet", ["--level", "0.8"], 2, "--level"),
         ("pdenet", ["--map", "elephant"], 2, "consistency"),
         ("pdenet", ["--samples", "1"], 2, "--samples"),
@@ -457,6 +474,7 @@ def test_one_bad_scene_of_several_does_not_stop_the_others(pdenet, scene, models
         (["--model", "nowhere"], 4, "nowhere"),
         (["-o", "x.xyz"], 5, "suffix"),
         (["-o", "none/x.hdr"], 5, "not a folder"),
+        (["-o", "none/x"], 5, "none is not a folder. Create it first."),
         (["--samples", "0"], 2, "samples"),
         (["--samples", "100000000"], 2, "samples"),
         (["--seed", "99999999999999999999"], 2, "--seed"),
@@ -563,6 +581,37 @@ def test_a_merged_map_keeps_the_scale_that_all_bands_share(models, gains):
     )
     alone = low["interval_low_merged"]  # an offset without its gain means nothing
     assert (alone.gains, alone.offsets) == (((0.0001,), (0.0,)) if len(set(gains)) == 1 else (None, None))
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_bands_of_different_gains_are_merged_as_the_header_scales_them(models, tmp_path, alike):
+    values = np.random.default_rng(0).integers(300, 900, (3, 12, 12)) / 1000
+    gains = np.full(3, 1e-3) if alike else np.array([1e-3, 5e-4, 1e-4])
+    offsets = np.zeros(3) if alike else np.array([0.0, -0.1, 0.1])
+    gain, offset = gains[:, None, None], offsets[:, None, None]
+    said = dict(gains=tuple(gains), offsets=tuple(offsets))
+    scene = written(tmp_path / "packed.hdr", np.rint((values - offset) / gain).astype("<i2"), **said)
+    posterior = Posterior(load_model(models / "calibrated.safetensors"), 4)
+    job = Job(scene, tmp_path / "out.hdr", posterior, Settings(True, ("std", "share", "interval"), tile=7))
+    list(job.run())
+    cubes = {name: open_cube(path) for name, path in job.report.outputs.items()}
+    made = {name: cube.read().astype(np.float64) for name, cube in cubes.items()}
+    unit = (1e-3, 0.0) if alike else (1, 0)  # of merged maps
+    spread = np.sqrt(((made["std"] * gain) ** 2).mean(0))
+    np.testing.assert_allclose(made["std_merged"][0] * unit[0], spread, rtol=1e-5)
+    for name in ("interval_low", "interval_high"):
+        ends = (made[name] * gain + offset).mean(0)
+        np.testing.assert_allclose(made[f"{name}_merged"][0] * unit[0], ends, rtol=1e-5)
+    told, note = "values as the header scales them", "The bands differ in gain or offset"
+    assert any(note in text for text in job.report.notes) == (not alike)
+    for name in ("std", "interval"):
+        assert job.report.maps[name]["unit"] == ("the file's units" if alike else told)
+    levels = [above["level"] for above in job.report.maps["std"]["above"]]
+    assert levels[0] == (1 if alike else 0.001)
+    assert job.report.maps["share"]["unit"] == "percent"
+    assert cubes["std_merged"].meta.gains == ((1e-3,) if alike else None)
+    assert (told in cubes["std_merged"].meta.extra["description"]) == (not alike)
+    assert told not in cubes["share_merged"].meta.extra["description"]
 
 
 def test_a_map_says_what_its_numbers_are(models):

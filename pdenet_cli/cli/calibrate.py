@@ -102,7 +102,7 @@ def calibrate(
 
 
 def _show(done: Calibrated) -> None:
-    from pdenet_cli.calibration import STRATA
+    from pdenet_cli.spread import STRATA
 
     made = done.calibration
     table = Table(title=f"{100 * made.level:g} % intervals", title_justify="left", box=None, pad_edge=False)

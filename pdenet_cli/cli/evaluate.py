@@ -18,9 +18,9 @@ from pdenet_cli.cli.parsing import parse_pixels, parse_samples, settings_of
 from pdenet_cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from pdenet_cli.evaluation.measures import Trust
     from pdenet_cli.evaluation.results import Evaluation, MetricValues
     from pdenet_cli.evaluation.study import Study
-    from pdenet_cli.evaluation.uncertainty import Trust
     from pdenet_cli.metrics import Metric
     from pdenet_cli.tools.truths import TruthSettings
 
@@ -259,7 +259,7 @@ def _study_table(name: str, study: Study, metrics: Sequence[Metric]) -> Table:
 
 
 def _trust_tables(name: str, trusts: Mapping[str, Trust]) -> Iterator[Table]:
-    from pdenet_cli.evaluation.uncertainty import INTERVAL_PREFIX, mean_trust, measures_by_kind
+    from pdenet_cli.evaluation.measures import INTERVAL_PREFIX, mean_trust, measures_by_kind
 
     rows = {scene: trust.values for scene, trust in trusts.items()}
     if len(trusts) > 1:

@@ -16,7 +16,7 @@ from pdenet_cli.cli.parsing import parse_bands
 from pdenet_cli.errors import BatchError, PdenetError, UsageError, as_pdenet_error
 
 if TYPE_CHECKING:
-    from pdenet_cli.cube import CubeMeta
+    from pdenet_cli.cube_meta import CubeMeta
     from pdenet_cli.georeference import Georeference
     from pdenet_cli.picture import Picture
     from pdenet_cli.tools.describe import Description
@@ -97,8 +97,11 @@ def _show(description: Description) -> None:
         row("constant bands", f"{same} of {meta.bands} have the same value everywhere")
     row("georeference", _georeference(meta.georeference))
     part = "" if survey.looked_at == 1 else f" (from {survey.looked_at:.1%} of the scene)"
-    some = (meta.good_bands and not all(meta.good_bands)) or any(n is not None for n in survey.constant)
-    which = " in the bands that vary and are not bad" if some else ""
+    usable = survey.usable_bands(meta)
+    constant = [band for band in usable if survey.constant and survey.constant[band] is not None]
+    words = ["vary"] if 0 < len(constant) < len(usable) else []
+    words += ["are not bad"] if meta.good_bands and usable and not all(meta.good_bands) else []
+    which = f" in the bands that {' and '.join(words)}" if words else ""
     row("values", f"{survey.minimum:g} to {survey.maximum:g}{which}{part}")
     nodata = "none declared" if meta.nodata is None else f"{meta.nodata:g}"
     row("nodata", f"{nodata}; {survey.nodata_share:.2%} of the values are nodata or not finite")

@@ -29,7 +29,8 @@ def _list(context: typer.Context, as_json: options.Json = False) -> None:
     if context.invoked_subcommand is not None:
         context.obj = as_json  # said before `show` it means the same
         return
-    from pdenet_cli.models import available_models, read_header
+    from pdenet_cli.models import available_models
+    from pdenet_cli.weights_file import read_header
 
     headers = []
     for path in available_models().values():
@@ -64,7 +65,8 @@ def show(
     as_json: options.Json = False,
 ) -> None:
     """Show a model's description: network, data, recipe, scores, licence."""
-    from pdenet_cli.models import find_model, read_header
+    from pdenet_cli.models import find_model
+    from pdenet_cli.weights_file import read_header
 
     spec = read_header(find_model(model)).spec
     if plot is not None:

@@ -39,7 +39,8 @@ class PosteriorOptions:
 
     def posterior(self) -> Posterior:
         """The model, loaded, with its draws made."""
-        from pdenet_cli.models import choose_device, open_model
+        from pdenet_cli.devices import choose_device
+        from pdenet_cli.models import open_model
         from pdenet_cli.networks.runtime import use_threads
         from pdenet_cli.posterior import Posterior
 

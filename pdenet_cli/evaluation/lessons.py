@@ -8,12 +8,12 @@ from itertools import islice
 import numpy as np
 import torch
 
-from pdenet_cli.cube import Window
 from pdenet_cli.error_net import FAR, Clues
+from pdenet_cli.evaluation.estimate_maps import EstimateMaps
 from pdenet_cli.evaluation.trial import Coarse
-from pdenet_cli.evaluation.uncertainty import EstimateMaps
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.training.error_lessons import Lessons
+from pdenet_cli.window import Window
 
 PLACES, BANDS_EACH = 96, 6  # patches of a scene: this many places, and at each this many bands
 PATCH = 12  # their side in input pixels, at most half of the scene's

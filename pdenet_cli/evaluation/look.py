@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Window
 from pdenet_cli.evaluation.view import Reader, View
 from pdenet_cli.picture import Picture, rgb_bands
+from pdenet_cli.window import Window
 
 LONGEST_SIDE = 400  # pixels on a side of a picture
 TRUTH = "truth"

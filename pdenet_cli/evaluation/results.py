@@ -6,12 +6,13 @@ import csv
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from math import nan
 from typing import Any
 
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.evaluation.look import Look
+from pdenet_cli.evaluation.measures import MEASURES, Trust, mean_trust
 from pdenet_cli.evaluation.study import METRICS, Study
-from pdenet_cli.evaluation.uncertainty import MEASURES, Trust, mean_trust
 from pdenet_cli.metrics import PROTOCOLS, Metric, comparable, means_over
 from pdenet_cli.report import finite
 
@@ -25,6 +26,7 @@ class SystemScores:
     values: dict[str, float]
     bands: dict[str, list[float]]  # of the metrics that have a value for each band
     seconds: float = 0.0
+    brightness: float = nan  # mean size of its values, as a multiple of the truth's
 
 
 @dataclass(frozen=True)

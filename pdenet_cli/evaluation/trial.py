@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pdenet_cli.cube import Cube, CubeMeta, Window
+from pdenet_cli.cube import Cube
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ResourceError
 from pdenet_cli.evaluation.view import ALREADY_UNIT, View
@@ -23,6 +24,7 @@ from pdenet_cli.networks import Draw
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.progress import Say, WatchTiles
 from pdenet_cli.summaries import Summary
+from pdenet_cli.window import Window
 
 BAND_VALUES = 1 << 26  # values of the truth that are degraded at once
 BYTES_PER_VALUE = 25  # memory that degrading takes per value, for the largest data type

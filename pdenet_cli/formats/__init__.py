@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.cube import Cube
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
 from pdenet_cli.formats import envi, hdf5, mat, png_folder, tiff, zarr_store
 from pdenet_cli.formats.base import Format, OpenOptions

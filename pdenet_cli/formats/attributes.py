@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pdenet_cli.cube import CubeMeta
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.formats import crs
 from pdenet_cli.formats.envi_header import zero_based
 from pdenet_cli.georeference import Georeference, GroundPoint

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.cube import Cube
+from pdenet_cli.cube_meta import CubeMeta
 
 
 @dataclass(frozen=True)

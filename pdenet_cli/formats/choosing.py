@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from pdenet_cli.cube import INTERLEAVES, Pixels, Sliceable
+from pdenet_cli.cube import Pixels
+from pdenet_cli.cube_meta import INTERLEAVES
 from pdenet_cli.errors import FormatError
+from pdenet_cli.sliceable import Sliceable
 
 
 @dataclass(frozen=True)

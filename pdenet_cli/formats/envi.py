@@ -9,7 +9,8 @@ from typing import Any
 
 from spectral.io import envi as spy
 
-from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
+from pdenet_cli.cube import Cube
+from pdenet_cli.cube_meta import INTERLEAVES, CubeMeta
 from pdenet_cli.dtypes import as_stored
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import crs, geokeys

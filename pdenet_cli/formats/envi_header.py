@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from spectral.io import envi as spy
 
-from pdenet_cli.cube import INTERLEAVES, CubeMeta
+from pdenet_cli.cube_meta import INTERLEAVES, CubeMeta
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats import crs, geokeys
 from pdenet_cli.georeference import Georeference, GroundPoint

@@ -12,8 +12,9 @@ from threading import Lock
 
 import numpy as np
 
-from pdenet_cli.cube import Cube, Pixels, Sliceable
+from pdenet_cli.cube import Cube, Pixels
 from pdenet_cli.memory import free_memory
+from pdenet_cli.sliceable import Sliceable
 
 KEPT_BYTES = 256 << 20  # decoded pixels of one scene that are kept
 KEPT_SHARE = 0.125  # of the free memory, where this is less

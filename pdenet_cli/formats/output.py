@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
+from pdenet_cli.cube import Cube
+from pdenet_cli.cube_meta import INTERLEAVES, CubeMeta
 from pdenet_cli.errors import OutputError, PdenetError, UsageError
 from pdenet_cli.formats.base import Format
 

@@ -14,7 +14,8 @@ from typing import Any
 import imagecodecs
 import numpy as np
 
-from pdenet_cli.cube import Cube, CubeMeta, Pixels
+from pdenet_cli.cube import Cube, Pixels
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.limits import refuse_impossible_size, refuse_large_block

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta, Pixels
+from pdenet_cli.cube import Cube, Pixels
+from pdenet_cli.cube_meta import INTERLEAVES, CubeMeta
 from pdenet_cli.errors import FormatError, OutputError, PdenetError
 from pdenet_cli.formats import attributes
 from pdenet_cli.formats.base import Format, OpenOptions

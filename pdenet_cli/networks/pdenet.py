@@ -1,5 +1,7 @@
 """PDE-Net and Template-Net (Hou et al., TIP 2022), any scale, any number of bands.
 
+From the whole to its parts: the networks, the degradation that they learn, a stage, a unit and its arithmetic.
+
 Features are kept voxel by voxel, (n, bands, h, w, channels): a 1x1x1 convolution is then one matrix product,
 a (3,1,1) or (1,3,3) convolution is a two-dimensional one in the layout that is fastest on a CPU, and nothing is
 copied between them. Masks are per channel, so those of one sample are multiplied into the weights, at no cost.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from html import escape
 
-from pdenet_cli.evaluation.uncertainty import INTERVAL_PREFIX, Measure, Trust, mean_trust, measures_by_kind
+from pdenet_cli.evaluation.measures import INTERVAL_PREFIX, Measure, Trust, mean_trust, measures_by_kind
 from pdenet_cli.pages.chart import Line, Stroke, legend, line_chart
 
 STD_LINE, INTERVAL_LINE = "standard deviation", "interval"

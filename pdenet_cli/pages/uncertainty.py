@@ -21,7 +21,7 @@ from pdenet_cli.pages.map_picture import map_png
 from pdenet_cli.pages.overview import LONGEST_SIDE, MapOverview, Overview, Packed, Spectra, breaks, packed
 from pdenet_cli.picture import Picture, coloured, data_uri, thinned, thinning
 from pdenet_cli.report import finite
-from pdenet_cli.summaries import FILE_UNITS
+from pdenet_cli.summaries import FILE_UNITS, SCALED_UNITS
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class MapFacts:
     @property
     def sign(self) -> str:
         """What follows a number of the map."""
-        return {FILE_UNITS: "", "percent": " %"}.get(self.unit, f" {self.unit}")
+        return {FILE_UNITS: "", SCALED_UNITS: "", "percent": " %"}.get(self.unit, f" {self.unit}")
 
     @property
     def scale_label(self) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.cube import Cube
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import UsageError
 from pdenet_cli.gathering import halo_for, margin_for
 from pdenet_cli.inference import super_resolve

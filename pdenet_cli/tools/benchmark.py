@@ -14,15 +14,18 @@ from typing import Any
 from pdenet_cli.calibration import LEVEL, Calibration
 from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
+from pdenet_cli.devices import choose_device
 from pdenet_cli.errors import UsageError, as_pdenet_error
 from pdenet_cli.evaluation import study
+from pdenet_cli.evaluation.estimate_maps import EstimateMaps
 from pdenet_cli.evaluation.look import TRUTH
+from pdenet_cli.evaluation.measures import Trust
 from pdenet_cli.evaluation.results import Evaluation, SceneResult
 from pdenet_cli.evaluation.trial import Coarse, every_mask_one, make_coarse, scratch_cube, sharpen_coarse
-from pdenet_cli.evaluation.uncertainty import EstimateMaps, Trust, assess
+from pdenet_cli.evaluation.uncertainty import assess
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.metrics import PROTOCOLS
-from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, choose_device, find_model, load_model
+from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, find_model, load_model
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.progress import Say, Watch
 from pdenet_cli.summaries import MEAN

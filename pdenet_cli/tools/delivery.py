@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.cube import Cube
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import OutputError, PdenetError
 from pdenet_cli.formats import files_of, open_cube
 from pdenet_cli.formats.output import (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli.bands import BandChoice
-from pdenet_cli.cube import CubeMeta
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.formats import open_cube
 from pdenet_cli.formats.output import refuse_existing, refuse_folders, refuse_scenes, write_whole
 from pdenet_cli.picture import Picture, png, quicklook, refuse_other_than_png

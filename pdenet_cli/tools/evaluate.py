@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from pdenet_cli.bands import runs
-from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.cube import Cube
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.evaluation.look import TRUTH, Look
 from pdenet_cli.evaluation.results import Evaluation, SceneResult, SystemScores
@@ -27,6 +28,7 @@ from pdenet_cli.tools.truths import TruthSettings, open_truth, truth_view
 
 SAME_PLACE = 0.1  # largest distance of two grids that count as the same, in pixels
 SAME_LEVEL = 3.0  # two cubes of one scene are at most this many times as bright as each other
+MEANINGLESS = "The scores may be meaningless."
 
 
 def evaluate_files(estimate: Path, truth: Path, scale: int | None, settings: TruthSettings) -> Evaluation:
@@ -53,6 +55,8 @@ def evaluate_files(estimate: Path, truth: Path, scale: int | None, settings: Tru
         scene = scene_result(
             truth.name, view, {name: View(other, radiometry, view.bands, view.part)}, factor, settings
         )
+        if not any(MEANINGLESS in note for note in notes):
+            notes += _brightness_notes(name, scene)
     job = settings.job(factor) | {"estimate": {"path": str(estimate), "inputs": hashes(other.files)}}
     metrics = PROTOCOLS[settings.protocol].metrics(factor)
     return Evaluation(job, metrics, (scene,), seconds=seconds_since(started), notes=tuple(notes))
@@ -88,7 +92,18 @@ def _headers(estimate: Cube, truth: Cube, survey_of: Callable[[Cube], Survey]) -
         metas[silent] = replace(metas[silent], gains=(1.0,) * metas[silent].bands, offsets=None)
         return metas, [f"{met} are taken as physical values ({percentile})."]
     read = f"{met} are read with the other cube's scaling ({percentile})"
-    return metas, [f"{read}." if _times(level, stored) < SAME_LEVEL else f"{read}. The scores may be meaningless."]
+    return metas, [f"{read}." if _times(level, stored) < SAME_LEVEL else f"{read}. {MEANINGLESS}"]
+
+
+def _brightness_notes(name: str, scene: SceneResult) -> list[str]:
+    """A note if the values of an estimate and of its truth are too far apart to be in one unit."""
+    ratio = scene.systems[name].brightness
+    if not ratio > 0 or _times(ratio, 1) < SAME_LEVEL:
+        return []
+    larger, smaller = (name, scene.name) if ratio > 1 else (scene.name, name)
+    times = float(f"{_times(ratio, 1):.2g}")
+    met = f"The values of {larger} are on average {times:,g} times as large as those of {smaller}"
+    return [f"{met}: are both in the same unit? {MEANINGLESS}"]
 
 
 def _times(one: float, other: float) -> float:
@@ -175,6 +190,7 @@ def scene_result(
                 tally.values(),
                 {metric: values.tolist() for metric, values in tally.bands().items()},
                 (seconds or {}).get(system, 0.0),
+                tally.brightness,
             )
             for system, tally in tallies.items()
         },

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from pdenet_cli.bands import BandChoice, runs
-from pdenet_cli.cube import CubeMeta, Window
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.formats import open_cube, output_format
 from pdenet_cli.formats.output import Output, unwritable
@@ -29,6 +29,7 @@ from pdenet_cli.survey import Survey, refuse_narrow
 from pdenet_cli.tools.delivery import COMPLETE, KEPT, Delivery
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.tools.naming import with_own_name
+from pdenet_cli.window import Window
 
 
 @dataclass(frozen=True)
@@ -293,7 +294,7 @@ class Job:
         met = f"{count} samples instead of {asked}: this network cannot give more different ones."
         fewer = (met,) if 1 < count < asked else ()
         of_scene = (*self.source.meta.notes, *self.reading.survey.notes)
-        of_maps = self.maps.notes(len(self.reading.bands))
+        of_maps = *self.maps.unit_notes(self.source.meta), *self.maps.notes(len(self.reading.bands))
         return (*of_scene, *self._zero_bands(), *fewer, *self._unmixed(), *of_maps)
 
     def _unmixed(self) -> Iterator[str]:

@@ -21,10 +21,11 @@ import numpy as np
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.error_net import ErrorNet
 from pdenet_cli.errors import PdenetError, UsageError, as_pdenet_error
+from pdenet_cli.evaluation.estimate_maps import EstimateMaps
 from pdenet_cli.evaluation.lessons import lessons_of
 from pdenet_cli.evaluation.trial import Coarse, make_coarse, sharpen_coarse
-from pdenet_cli.evaluation.uncertainty import EstimateMaps
-from pdenet_cli.models import ERRORS_KEY, Model
+from pdenet_cli.model_spec import ERRORS_KEY
+from pdenet_cli.models import Model
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.progress import Say, Watch, WatchTiles
 from pdenet_cli.tools.truths import TruthSettings, open_truth, truth_view

@@ -10,17 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.calibration import Calibration
-from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.cube import Cube
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.inference import Layer
 from pdenet_cli.pages.overview import strips
 from pdenet_cli.posterior import Posterior
 from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.summaries import FILE_UNITS, MAPS, MEAN, Question, Summary
+from pdenet_cli.summaries import FILE_UNITS, MAPS, MEAN, SCALED_UNITS, Question, Summary
 from pdenet_cli.survey import Survey
 
 DEFAULT_MAPS = ("std", "share")  # and error or interval, if the model can tell them
 UNIT_TEXTS = {"value": FILE_UNITS, "spread": FILE_UNITS, "percent": "percent", "degrees": "degrees"}
+UNIT_TEXTS |= {"scaled": SCALED_UNITS}
 REPORT_LEVELS = {"percent": (1, 2, 5, 10, 20, 50), "degrees": (0.1, 0.2, 0.5, 1, 2, 5)}
 SPREAD_LEVELS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # as shares of the 0..1 range
 MEDIAN_VALUES = 1 << 20  # about how many values a median is taken of
@@ -34,6 +36,7 @@ class Maps:
     def __init__(self, names: Sequence[str] | None, question: Question, posterior: Posterior) -> None:
         """`names` are names of MAPS, or a single one; None for the default ones of the model."""
         self.posterior = posterior
+        self.doubts: tuple[str, ...] = ()  # on the tolerance, once the scene is known
         self.by_default = names is None
         self.calibration = Calibration.of(posterior.model.spec)
         usual_level = None if self.calibration is None else self.calibration.level
@@ -52,17 +55,18 @@ class Maps:
             raise UsageError(f"--level {question.level:g} applies only to intervals. {way} --level.")
 
     def scale_tolerance(self, radiometry: Radiometry, survey: Survey) -> None:
-        """Tell the tolerance in both units where the header scales values; refuse one that no error can exceed."""
+        """Tell the tolerance in both units where the header scales values; doubt one that no error can exceed."""
         tolerance, sizes = self.question.tolerance, np.abs(radiometry.measures)
-        if tolerance is None or (sizes == 1).all():
+        if tolerance is None:
             return
+        if (sizes != 1).any():
+            numbers = " to ".join(dict.fromkeys(f"{tolerance / size:g}" for size in (sizes.max(), sizes.min())))
+            told = f" as the header scales values ({numbers} in the file's numbers)"
+            self.question = replace(self.question, scaled=told)
         differ = float((survey.maximum - survey.minimum) * sizes.max())
         if 0 < differ < tolerance:
-            met = f"--tolerance {tolerance:g}: too large. The header scales the values"
-            raise UsageError(f"{met}, and as it scales them they differ by at most {differ:.3g}.")
-        numbers = " to ".join(dict.fromkeys(f"{tolerance / size:g}" for size in (sizes.max(), sizes.min())))
-        told = f" as the header scales values ({numbers} in the file's numbers)"
-        self.question = replace(self.question, scaled=told)
+            met = f"--tolerance {tolerance:g} is larger than any difference of this scene's values ({differ:.3g})"
+            self.doubts = (f"{met}: is it in the right unit?",)
 
     def metas(self, fine: CubeMeta) -> Iterator[tuple[str, CubeMeta]]:
         """The name and the metadata of each map's cube; `fine` is the metadata of the sharpened cube."""
@@ -74,7 +78,12 @@ class Maps:
     def layers(self, cubes: Mapping[str, Cube]) -> list[Layer]:
         """The layers that fill these cubes: the maps and, if it is among them, the sharpened cube, called mean."""
         mean = [Layer(MEAN, cubes["mean"])] if "mean" in cubes else []
-        return mean + [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in self.summaries]
+        return mean + [self._layer(summary, cubes) for summary in self.summaries]
+
+    def _layer(self, summary: Summary, cubes: Mapping[str, Cube]) -> Layer:
+        cube = cubes.get(summary.name)
+        scaling = None if cube is None else _scaling(cube.meta)
+        return Layer(summary, cube, cubes[f"{summary.name}_merged"], scaling=scaling)
 
     def facts(self) -> dict[str, Any]:
         """The parameters of the maps and the guarantee of the calibration, for the report."""
@@ -100,8 +109,8 @@ class Maps:
         return asked | {"calibration": promise}
 
     def notes(self, bands: int) -> tuple[str, ...]:
-        """Notes on the unit of a tolerance, on default maps without intervals, and on a calibration made for
-        other samples; the scene has so many `bands`.
+        """Notes on the unit and the size of a tolerance, on default maps without intervals, and on a calibration
+        made for other samples; the scene has so many `bands`.
         """
         q = self.question
         scaled = (f"--tolerance {q.tolerance:g} is taken{q.scaled}.",) if q.scaled else ()
@@ -112,21 +121,36 @@ class Maps:
             return ()
         posterior = self.posterior
         count, ensemble, mixtures = len(posterior), posterior.ensemble, posterior.most_mixtures
-        return (*scaled, *self.calibration.misfits(count, ensemble, mixtures=mixtures, bands=bands))
+        return (*scaled, *self.doubts, *self.calibration.misfits(count, ensemble, mixtures=mixtures, bands=bands))
+
+    def unit_notes(self, scene: CubeMeta) -> Iterator[str]:
+        """A note if merged maps are not in the file's numbers."""
+        if any(_scaling(self._meta(scene, summary, merged=False)) for summary in self.summaries):
+            yield f"The bands differ in gain or offset: maps in {FILE_UNITS} are merged as {SCALED_UNITS}."
 
     def statistics(self, cubes: Mapping[str, Cube], radiometry: Radiometry) -> dict[str, Any]:
         """Mean, median and shares of the scene above some levels, for each merged map and for interval widths."""
-        unit_range = float(np.mean(1 / np.abs(radiometry.gain)))  # from 0 to 1, in the file's units
-        levels = REPORT_LEVELS | {"spread": tuple(float(f"{part * unit_range:.1g}") for part in SPREAD_LEVELS)}
-        shown = {
-            s.name: (s.describe(self.question), s.unit, strips(cubes[f"{s.name}_merged"]))
+        sizes = 1 / np.abs(radiometry.gain)  # from 0 to 1, in the file's units
+        ranges = {"spread": float(np.mean(sizes)), "scaled": float(np.mean(sizes * np.abs(radiometry.measures)))}
+        levels = REPORT_LEVELS | {
+            unit: tuple(float(f"{part * unit_range:.1g}") for part in SPREAD_LEVELS)
+            for unit, unit_range in ranges.items()
+        }
+        scaled = {name for name, cube in cubes.items() if _scaling(cube.meta)}
+        shown: dict[str, tuple[str, str, Iterator[NDArray[np.float32]]]] = {
+            s.name: (
+                s.describe(self.question),
+                "scaled" if s.name in scaled else s.unit,
+                strips(cubes[f"{s.name}_merged"]),
+            )
             for s in self.summaries
             if s.unit != "value"
         }
         if "interval" in self.names:
             high, low = (strips(cubes[f"interval_{end}_merged"]) for end in ("high", "low"))
             says = f"width of the interval at level {self.question.level:g}, mean over the bands"
-            shown["interval"] = says, "spread", (top - base for top, base in zip(high, low, strict=True))
+            unit = "scaled" if "interval_low" in scaled else "spread"
+            shown["interval"] = says, unit, (top - base for top, base in zip(high, low, strict=True))
         fine = next(iter(cubes.values())).meta
         every = fine.rows * fine.columns // MEDIAN_VALUES | 1  # odd: an even step could pick the same subpixels
         return {
@@ -190,11 +214,24 @@ class Maps:
         )
         if not merged:
             return meta
+        if _scaling(meta):
+            says = f"{says}, {SCALED_UNITS}"
+            meta = replace(meta, extra={**meta.extra, "description": f"{summary.name}: {says}"})
         lists: dict[str, Any] = dict.fromkeys(CubeMeta.PER_BAND) | {"band_names": (says,)}
         scaling = {name: values for name in ("gains", "offsets") if (values := getattr(meta, name))}
         if all(len(set(values)) == 1 for values in scaling.values()):  # else merged values have no common scale
             lists |= {name: values[:1] for name, values in scaling.items()}
         return replace(meta.with_bands(slice(0, 1)), default_bands=None, wavelength_units=None, **lists)
+
+
+def _scaling(meta: CubeMeta) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Gains and offsets of a map whose bands differ in them: only as scaled can their values be merged.
+
+    None where bands do not differ, or where negative gains would turn the ends of intervals round.
+    """
+    gains, offsets = meta.gains or (1.0,) * meta.bands, meta.offsets or (0.0,) * meta.bands
+    differ = len({*zip(gains, offsets, strict=True)}) > 1
+    return (gains, offsets) if differ and min(gains) > 0 and not meta.reflectance_scale else None
 
 
 def _statistics(parts: Iterator[NDArray[np.float32]], levels: Sequence[float], every: int) -> dict[str, Any]:

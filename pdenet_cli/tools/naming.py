@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pdenet_cli.errors import UsageError
 from pdenet_cli.formats import files_of, usual_suffix, writable_suffixes, zarr_store
-from pdenet_cli.formats.output import is_file, is_folder, refuse_dash, unwritable
+from pdenet_cli.formats.output import is_file, is_folder, refuse_dash, refuse_existing, unwritable
 
 
 def distinct_scenes(scenes: Sequence[Path], variable: str | None, axes: str | None) -> list[Path]:
@@ -37,6 +37,8 @@ def output_paths(scenes: Sequence[Path], output: Path, scale: int, *, folder: bo
         return [output]
     if is_file(output) or (not is_folder(output) and output.suffix.lower() in writable_suffixes()):
         raise UsageError(f"{output}: use a folder, not a file name.")
+    if not is_folder(output):
+        refuse_existing((output,), overwrite=True)  # it cannot be made in a folder that does not exist
     try:
         output.mkdir(exist_ok=True)
     except OSError as error:

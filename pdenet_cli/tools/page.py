@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pdenet_cli.calibration import STRATA_SAY
-from pdenet_cli.cube import Cube, Sliceable
+from pdenet_cli.cube import Cube
 from pdenet_cli.formats import open_cube
 from pdenet_cli.formats.output import write_whole
 from pdenet_cli.pages.uncertainty import Facts, MapFacts, from_cubes, picture_from_cube
 from pdenet_cli.report import Report
+from pdenet_cli.sliceable import Sliceable
+from pdenet_cli.spread import STRATA_SAY
 
 PAGE_PRIORITY = ("risk", "interval", "error", "std", "cv", "angle", "consistency", "share")
 """The maps in the order of the page, which shows the first of them that was made."""

@@ -10,12 +10,14 @@ from typing import Any
 
 from pdenet_cli import __version__
 from pdenet_cli.bands import BandChoice
-from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.cube import Cube
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ModelError, PdenetError, UsageError
 from pdenet_cli.formats import is_one_scene, open_cube, output_format, writable_suffixes
 from pdenet_cli.formats.output import is_folder, locked, refuse_existing, refuse_folders
-from pdenet_cli.models import SUFFIX, Model, ModelSpec, load_model, read_header
+from pdenet_cli.model_spec import ModelSpec
+from pdenet_cli.models import Model, load_model
 from pdenet_cli.networks import Network, build_network
 from pdenet_cli.networks.runtime import tune_process, use_threads
 from pdenet_cli.report import REPORT, Report
@@ -27,6 +29,7 @@ from pdenet_cli.training.recipe import PAPER_EPOCHS, Recipe, recipe_for
 from pdenet_cli.training.run import Files, Trained, TrainingRun
 from pdenet_cli.training.trainer import StepResult, Trainer, name_of, new_network, started_from
 from pdenet_cli.training.validation import HeldOutPart, held_out_parts
+from pdenet_cli.weights_file import SUFFIX, read_header
 
 DEFAULT_NETWORK = "pdenet"
 INIT_RATE_DIVISOR = 4  # a run that starts from a trained model learns this many times more slowly

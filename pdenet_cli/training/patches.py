@@ -16,12 +16,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pdenet_cli.cube import Window
 from pdenet_cli.degradation import Degradation, symmetric_pad
 from pdenet_cli.errors import UsageError
 from pdenet_cli.holes import FILL_DEPTH, filled_from_edges
 from pdenet_cli.training.data import SMALLEST_SIDE, Scene
 from pdenet_cli.training.recipe import Recipe
+from pdenet_cli.window import Window
 
 UnitImage = NDArray[np.float32]  # (bands, rows, columns) or (rows, columns), 0..1
 

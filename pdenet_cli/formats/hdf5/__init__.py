@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pdenet_cli.cube import Cube, CubeMeta
+from pdenet_cli.cube import Cube
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.hdf5 import products

@@ -12,7 +12,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from pdenet_cli.cube import INTERLEAVES, Cube, CubeMeta
+from pdenet_cli.cube import Cube
+from pdenet_cli.cube_meta import INTERLEAVES, CubeMeta
 from pdenet_cli.formats.labelled import layout
 from pdenet_cli.formats.labelled.ground_grid import GroundGrid
 from pdenet_cli.formats.raw import RawArray

@@ -94,7 +94,7 @@ def placed(where: Georeference, rows: Coordinate, columns: Coordinate) -> tuple[
     for axis in (rows, columns):
         line, factor = axis.line(), axis.factor(system)
         if line is None or factor is None:
-            why = "not evenly spaced" if line is None else f"in '{axis.units}', which is not a length or an angle"
+            why = "not evenly spaced" if line is None else f"in '{axis.units}', which tells no place on the ground"
             return where, (f"not georeferenced by its coordinates: {axis.name} is {why}",)
         if not axis.is_understood:
             doubts += (f"{axis.name} is in '{axis.units}', assumed to be the unit of its coordinate system",)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pdenet_cli.cube import CubeMeta, Pixels
+from pdenet_cli.cube import Pixels
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.formats import crs
 
 BLOCK_NUMBERS = 1 << 19  # numbers computed at once

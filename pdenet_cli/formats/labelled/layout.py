@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pdenet_cli.cube import INTERLEAVES, CubeMeta, Pixels
+from pdenet_cli.cube import Pixels
+from pdenet_cli.cube_meta import INTERLEAVES, CubeMeta
 from pdenet_cli.dtypes import as_stored
 from pdenet_cli.errors import OutputError
 from pdenet_cli.formats import attributes, crs

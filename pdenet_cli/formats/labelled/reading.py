@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pdenet_cli.cube import CubeMeta, Sliceable
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.formats import attributes
 from pdenet_cli.formats.base import OpenOptions
 from pdenet_cli.formats.choosing import (
@@ -24,6 +24,7 @@ from pdenet_cli.formats.labelled.names import GLOBAL, is_internal, kept_dimensio
 from pdenet_cli.formats.labelled.spectra import NamedList
 from pdenet_cli.formats.labelled.store import Store
 from pdenet_cli.formats.labelled.views import Unsigned, WithoutAxis, positive, unsigned, without_sign
+from pdenet_cli.sliceable import Sliceable
 
 ADVICE = {
     2: "A matrix is read as one band if it is named with --var.",

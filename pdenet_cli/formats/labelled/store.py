@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from pdenet_cli.cube import Sliceable
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.choosing import Variable
+from pdenet_cli.sliceable import Sliceable
 
 
 class Store(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from pdenet_cli.cube import CubeMeta
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.formats import attributes
 
 USUAL_AXES = "rcb"  # MATLAB's own toolboxes and nearly all data sets have the bands last

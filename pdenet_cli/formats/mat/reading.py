@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pdenet_cli.cube import CubeMeta, Sliceable
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats import attributes
 from pdenet_cli.formats.base import OpenOptions
@@ -19,6 +19,7 @@ from pdenet_cli.formats.mat import v5
 from pdenet_cli.formats.mat.folding import Spectra
 from pdenet_cli.formats.mat.names import AXES, USUAL_AXES, WAVELENGTH, variable_name
 from pdenet_cli.formats.mat.scopes import Scopes, is_kept, spectrum_in, unpacked
+from pdenet_cli.sliceable import Sliceable
 
 ADVICE = {
     2: "Arrays of rows x columns x bands are read; matrices of pixels x bands or bands x pixels if the numbers of "

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pdenet_cli.cube import CubeMeta
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.formats import attributes
 from pdenet_cli.formats.choosing import Variable
 from pdenet_cli.formats.mat.folding import COLUMNS, ROWS

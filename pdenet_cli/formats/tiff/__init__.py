@@ -13,7 +13,8 @@ from typing import Any
 from defusedxml import ElementTree
 from tifffile import TiffFile
 
-from pdenet_cli.cube import Cube, CubeMeta, Sliceable
+from pdenet_cli.cube import Cube
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.formats import geokeys
 from pdenet_cli.formats.base import Format, OpenOptions
 from pdenet_cli.formats.choosing import interleave, overridden
@@ -21,10 +22,11 @@ from pdenet_cli.formats.envi_header import EnviHeader
 from pdenet_cli.formats.raw import RawArray
 from pdenet_cli.formats.tiff import gdal_metadata
 from pdenet_cli.formats.tiff import header as tiff_header
-from pdenet_cli.formats.tiff.mask import MaskedArray, nodata_for
+from pdenet_cli.formats.tiff.mask import AlphaPlane, MaskedArray, alpha_of, nodata_for
 from pdenet_cli.formats.tiff.pages import check_structure, is_masked, mask_of, picture
 from pdenet_cli.formats.tiff.pam import with_pam
 from pdenet_cli.georeference import Transform
+from pdenet_cli.sliceable import Sliceable
 
 MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 GDAL_METADATA, GDAL_NODATA = 42112, 42113
@@ -49,20 +51,23 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         found = picture(path, file)
         wanted = (*geokeys.TAGS, GDAL_METADATA, GDAL_NODATA, *DESCRIPTIONS)
         tags = {code: value for code in wanted if (value := found.page.tags.valueof(code)) is not None}
-        mask = mask_of(path, file, found.page) if found.array.dtype.kind in "iuf" else None
+        real = found.array.dtype.kind in "iuf"
+        mask = mask_of(path, file, found.page) if real else None
+        alpha = alpha_of(found.array, found.axes, found.page) if real else None
         masked = is_masked(path, file)
         generated = found.page.is_imagej or found.page.is_shaped or found.page.is_ome
     axes = options.axes or found.axes
     sizes = dict(zip(axes, found.array.shape, strict=True))
+    alpha, on_alpha = _believed(alpha) if axes == found.axes else (None, ())
     meta = CubeMeta(
-        bands=sizes["b"],
+        bands=sizes["b"] - (alpha is not None),
         rows=sizes["r"],
         columns=sizes["c"],
         dtype=found.array.dtype,
         interleave=interleave(axes),
         nodata=_nodata(tags.get(GDAL_NODATA)),
         georeference=geokeys.georeference(tags),
-        notes=(*found.notes, *(() if found.stacked else overridden(axes, found.axes))),
+        notes=(*found.notes, *on_alpha, *(() if found.stacked else overridden(axes, found.axes))),
     )
     meta = _with_items(meta, tags)
     texts = {name: tags[c] for c, name in DESCRIPTIONS.items() if isinstance(tags.get(c), str) and tags[c]}
@@ -73,9 +78,10 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         meta = meta.noting("the coordinate system of its geo keys is unknown: kept only in TIFF")
     meta, pam = with_pam(path, meta)
     array: Sliceable = found.array
-    if mask is not None:
+    if (valid := mask or alpha) is not None:
         nodata, moved, note = nodata_for(meta.dtype, options.nodata, meta.nodata)
-        array = MaskedArray(array, found.axes, mask, nodata, moved)
+        bands = array.shape[found.axes.index("b")] - (alpha is not None)
+        array = MaskedArray(array, found.axes, bands, valid, nodata, moved)
         meta = replace(meta, nodata=nodata).noting(note)
     elif masked:
         meta = meta.noting("the TIFF mask is ignored: masked pixels count as data unless they are nodata")
@@ -85,6 +91,15 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     if found.stacked and options.axes is None and not _describes_bands(meta, tags):
         meta = meta.noting(f"its {meta.bands} pages are read as bands; use --axes rcb if they are rows")
     return Cube(path, meta, array, axes, beside=(*pam, *spectral, *world))
+
+
+def _believed(alpha: AlphaPlane | None) -> tuple[AlphaPlane | None, tuple[str, ...]]:
+    """The alpha band if its values are those of a mask, and a note; GDAL marks any fourth 8-bit band as alpha."""
+    if alpha is None:
+        return None, ()
+    if alpha.looks_like_mask:
+        return alpha, ("its last band is alpha: read as a mask, not as a band",)
+    return None, ("its last band is marked as alpha but its values are not a mask's: read as a band",)
 
 
 def _describes_bands(meta: CubeMeta, tags: dict[int, Any]) -> bool:

@@ -10,8 +10,9 @@ from xml.sax.saxutils import escape, quoteattr, unescape
 
 from defusedxml import ElementTree
 
-from pdenet_cli.cube import CubeMeta, nanometres
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.formats.envi_header import zero_based
+from pdenet_cli.wavelengths import nanometres
 
 ROLES = {"DESCRIPTION": "description", "SCALE": "scale", "OFFSET": "offset", "UNITTYPE": "unittype"}
 """Band items that GDAL itself uses, and their roles."""

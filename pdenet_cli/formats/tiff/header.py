@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pdenet_cli.cube import CubeMeta
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.dtypes import as_stored
 from pdenet_cli.errors import OutputError
 from pdenet_cli.formats import geokeys

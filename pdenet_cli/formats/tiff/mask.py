@@ -1,4 +1,4 @@
-"""The mask of valid pixels inside a TIFF: what it leaves out is read as nodata."""
+"""The mask of valid pixels inside a TIFF, a page or an alpha band: what it leaves out is read as nodata."""
 
 from __future__ import annotations
 
@@ -8,24 +8,71 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Pixels, Sliceable
+from pdenet_cli.cube import Pixels
 from pdenet_cli.dtypes import as_stored, can_hold, limits
-from pdenet_cli.formats.tiff.segments import SegmentArray
+from pdenet_cli.formats.tiff.segments import Page, SegmentArray
+from pdenet_cli.sliceable import Sliceable
+
+ALPHA = (1, 2)  # values of the tag ExtraSamples
+
+
+@dataclass(frozen=True)
+class AlphaPlane:
+    """The last band of a picture as a mask, (1, rows, columns): its alpha, 0 where there is no data."""
+
+    array: Sliceable
+    axes: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (1, *(self.array.shape[self.axes.index(axis)] for axis in "rc"))
+
+    @property
+    def block(self) -> tuple[int, ...]:
+        sizes = getattr(self.array, "block", None)
+        return (1, 1, self.shape[2]) if sizes is None else tuple(sizes[self.axes.index(axis)] for axis in "brc")
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
+        bands = self.array.shape[self.axes.index("b")]
+        where = dict(b=slice(bands - 1, bands), r=key[1], c=key[2])
+        part = np.asarray(self.array[tuple(where[axis] for axis in self.axes)])
+        return part.transpose([self.axes.index(axis) for axis in "brc"])
+
+    @property
+    def looks_like_mask(self) -> bool:
+        """Whether most pixels that are not 0 are opaque, in three rows; those of data differ."""
+        places = {self.shape[1] * quarter // 4 for quarter in (1, 2, 3)}
+        some = np.concatenate([self[:, row : row + 1, :].ravel() for row in places])
+        shown = some[some != 0]
+        return not shown.size or float((shown == shown.max()).mean()) > 0.5
+
+
+def alpha_of(array: Sliceable, axes: str, page: Page) -> AlphaPlane | None:
+    """The last band of a picture if it alone is marked as alpha and there are others."""
+    marked = [int(kind) in ALPHA for kind in page.extrasamples]
+    bands = array.shape[axes.index("b")]
+    only_last = bool(marked) and marked[-1] and sum(marked) == 1
+    return AlphaPlane(array, axes) if only_last and 1 < bands == page.samplesperpixel else None
 
 
 @dataclass(frozen=True)
 class MaskedArray:
-    """A picture with `nodata` where its mask is 0; unless `moved` is None, data that equal nodata become it."""
+    """The first `bands` of a picture with `nodata` where its mask is 0.
+
+    Unless `moved` is None, data that equal nodata become it.
+    """
 
     array: Sliceable
     axes: str
-    mask: SegmentArray  # (1, rows, columns)
+    bands: int
+    mask: SegmentArray | AlphaPlane  # (1, rows, columns)
     nodata: float
     moved: int | None
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self.array.shape)
+        sizes = zip(self.array.shape, self.axes, strict=True)
+        return tuple(self.bands if axis == "b" else size for size, axis in sizes)
 
     @property
     def block(self) -> tuple[int, ...] | None:
@@ -36,6 +83,7 @@ class MaskedArray:
         return getattr(self.array, "strided", False)
 
     def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
+        key = tuple(slice(*part.indices(size)) for part, size in zip(key, self.shape, strict=True))
         pixels: Pixels = np.asarray(self.array[key])
         where = dict(zip(self.axes, key, strict=True))
         rows = range(self.mask.shape[1])[where["r"]]

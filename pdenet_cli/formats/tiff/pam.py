@@ -9,7 +9,7 @@ from typing import Any
 
 from defusedxml import ElementTree
 
-from pdenet_cli.cube import CubeMeta
+from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.formats.tiff.gdal_metadata import Items
 
 MAX_BYTES = 8 << 20  # histograms of many bands take a few megabytes

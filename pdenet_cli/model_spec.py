@@ -1,0 +1,105 @@
+"""How a model describes itself: its network, how it was trained, on what, and how well it did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from pdenet_cli.degradation import Degradation
+
+ERRORS_KEY = "errors"  # in ModelSpec.extra: how the network that expects errors learned
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """All that a weights file says about itself besides the weights."""
+
+    network: str
+    config: Mapping[str, Any]
+    scale: int
+    degradation: Mapping[str, Any]  # how its low-resolution training cubes were made
+    version: str  # version of pdenet
+    data: tuple[Mapping[str, Any], ...] = ()  # name, sha256 of the numbers, shape, dtype of each cube
+    began_with: Mapping[str, Any] = field(default_factory=dict)  # history of the model of --init
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    steps: int = 0
+    minutes: float = 0.0
+    scores: Mapping[str, Any] = field(default_factory=dict)  # on held-out parts, beside those of bicubic
+    licence: str = "not stated"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The spec for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The spec that `to_dict` gave; fields of later versions are ignored."""
+        known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
+        spec = cls(**known | {"data": tuple(known.get("data", ()))})
+        for name, kind in _KINDS.items():
+            if not isinstance(value := getattr(spec, name), kind):
+                raise TypeError(f"its {name} is {value!r:.60}")
+        if spec.config.get("scale", spec.scale) != spec.scale:
+            raise ValueError(f"it is made for x{spec.scale}, its network for x{spec.config['scale']}")
+        if not all(isinstance(cube, dict) for cube in spec.data):
+            raise TypeError("its data are not described one by one")
+        if spec.scores and not all(isinstance(spec.scores.get(name), int | float) for name in _SCORES):
+            raise TypeError(f"its scores are not {', '.join(_SCORES)}")
+        cubes = spec.scores.get("cubes", {})
+        if not isinstance(cubes, dict) or not all(
+            isinstance(score.get(name), int | float) for score in cubes.values() for name in _CUBE_SCORES
+        ):
+            raise TypeError(f"the scores of its cubes are not {', '.join(_CUBE_SCORES)}")
+        return spec
+
+    def history(self) -> dict[str, Any]:
+        """How it was trained, and from which model: what a model that starts from it records."""
+        names = ("scale", "recipe", "seed", "steps", "minutes", "began_with")
+        data = [{key: fact.get(key) for key in ("name", "sha256", "shape")} for fact in self.data]
+        return {name: getattr(self, name) for name in names} | {"data": data}
+
+    def training_cubes(self) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
+        """The cubes that it, its error network and the models that it started from were trained on.
+
+        Each with the scale of that training, None if it is not known: what was held out depends on it.
+        """
+        yield from ((self.scale, fact) for fact in self.data)
+        yield from ((self.scale, fact) for fact in self.error_lessons())
+        began: Any = self.began_with
+        while isinstance(began, dict) and began:
+            data, scale = began.get("data"), began.get("scale")
+            then = scale if isinstance(scale, int) and scale > 1 else None
+            yield from ((then, fact) for fact in data if isinstance(fact, dict)) if isinstance(data, list) else ()
+            began = began.get("began_with")
+
+    def error_lessons(self) -> list[Mapping[str, Any]]:
+        """The cubes that its error network was trained on, apart from their held-out quarters."""
+        told: Any = self.extra.get(ERRORS_KEY)
+        scenes = told.get("scenes") if isinstance(told, dict) else None
+        return [fact for fact in scenes if isinstance(fact, dict)] if isinstance(scenes, list) else []
+
+    def training_degradation(self) -> Degradation:
+        """The degradation of its training cubes."""
+        from pdenet_cli.degradation import Degradation
+
+        return Degradation.from_dict(self.degradation or {"scale": self.scale})
+
+    @property
+    def gain(self) -> float | None:
+        """Its PSNR minus that of bicubic on held-out parts, in dB."""
+        scores = self.scores
+        return scores["psnr"] - scores["bicubic_psnr"] if "psnr" in scores else None
+
+
+_KINDS: dict[str, Any] = (
+    dict.fromkeys(("network", "version", "licence"), str)
+    | dict.fromkeys(("scale", "seed", "steps"), int)
+    | dict.fromkeys(("config", "degradation", "began_with", "recipe", "scores", "extra"), dict)
+    | {"minutes": int | float}
+)
+_SCORES = ("psnr", "bicubic_psnr", "draws")  # in `scores`, unless that is empty
+_CUBE_SCORES = ("psnr", "bicubic_psnr", "sam", "bicubic_sam")  # in `scores`, for each cube
