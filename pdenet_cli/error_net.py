@@ -32,6 +32,7 @@ from pdenet_cli.window import Window
 COARSE, FINE = 8, 3  # number of clues on each grid, without the 1
 WIDTH, LAYERS = 16, 5
 NEAR, FAR = 3, 5  # sides, in input pixels, of the surroundings that a pixel is compared with
+EDGES_UP_TO = 4  # scale; at x8 scenes to learn from are nearly all edge, and the clue misleads
 MOST = 6.0  # a clue's largest absolute value
 CORRECTION = 2.0  # largest absolute value of the logarithm of expected / spread
 MARGIN = FAR // 2 + LAYERS + 1  # input pixels on each side that a value depends on: the last one to interpolate
@@ -63,7 +64,7 @@ class Clues:
             near.abs(),
             far / 2,
             (around / (bright + around)).log_(),
-            _at_edge(low),
+            _at_edge(low) if scale <= EDGES_UP_TO else torch.zeros_like(low),
         )
         return cls(torch.stack(coarse, 1), torch.stack((agreed, added, _off_centre(mean, scale)), 1))
 

@@ -68,6 +68,8 @@ def test_it_sees_how_near_the_edge_of_the_scene_is():
     expected[[0, -1]] = expected[:, [0, -1]] = 1
     expected[2:-2, 2:-2] = 0
     np.testing.assert_array_equal(seen, np.stack([expected] * 2))
+    eight = Clues.of(8, *(torch.from_numpy(part) for part in known(7, 5, 8)))
+    assert not eight.coarse[:, -1].any()
 
 
 def test_a_margin_one_pixel_smaller_is_not_enough():
