@@ -22,6 +22,9 @@ class ModelSpec:
     degradation: Mapping[str, Any]  # how its low-resolution training cubes were made
     version: str  # version of pdenet
     data: tuple[Mapping[str, Any], ...] = ()  # name, sha256 of the numbers, shape, dtype of each cube
+    validation: tuple[
+        Mapping[str, Any], ...
+    ] = ()  # of the whole cubes that it was validated on, if there were any
     began_with: Mapping[str, Any] = field(default_factory=dict)  # history of the model of --init
     recipe: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
@@ -39,13 +42,13 @@ class ModelSpec:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """The spec that `to_dict` gave; fields of later versions are ignored."""
         known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
-        spec = cls(**known | {"data": tuple(known.get("data", ()))})
+        spec = cls(**known | {name: tuple(known.get(name, ())) for name in ("data", "validation")})
         for name, kind in _KINDS.items():
             if not isinstance(value := getattr(spec, name), kind):
                 raise TypeError(f"its {name} is {value!r:.60}")
         if spec.config.get("scale", spec.scale) != spec.scale:
             raise ValueError(f"it is made for x{spec.scale}, its network for x{spec.config['scale']}")
-        if not all(isinstance(cube, dict) for cube in spec.data):
+        if not all(isinstance(cube, dict) for cube in (*spec.data, *spec.validation)):
             raise TypeError("its data are not described one by one")
         if spec.scores and not all(isinstance(spec.scores.get(name), int | float) for name in _SCORES):
             raise TypeError(f"its scores are not {', '.join(_SCORES)}")
@@ -59,7 +62,8 @@ class ModelSpec:
     def history(self) -> dict[str, Any]:
         """How it was trained, and from which model: what a model that starts from it records."""
         names = ("scale", "recipe", "seed", "steps", "minutes", "began_with")
-        data = [{key: fact.get(key) for key in ("name", "sha256", "shape")} for fact in self.data]
+        keys = ("name", "sha256", "shape", "holdout")
+        data = [{key: fact[key] for key in keys if key in fact} for fact in self.data]
         return {name: getattr(self, name) for name in names} | {"data": data}
 
     def training_cubes(self) -> Iterator[tuple[int | None, Mapping[str, Any]]]:

@@ -14,6 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from pdenet_cli import open_cube
 from pdenet_cli.errors import FormatError, ModelError, OutputError, ResourceError, UsageError
 from pdenet_cli.models import load_model, save_model, training_tensors
 from pdenet_cli.tools import train as tool
@@ -526,3 +527,27 @@ def test_processes_that_use_other_weights_stay_in_step(cubes, tmp_path):
     one, two = (read_tensors(tmp_path / f"{count}.last.safetensors") for count in ("one", "two"))
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, rtol=1e-3, atol=1e-4)
+
+
+# Whole cubes to validate on
+
+
+def test_cubes_to_validate_on_are_not_trained_on_and_nothing_of_the_others_is_held_out(cubes, tmp_path):
+    told = []
+    both = replace(plan(cubes / "a.hdr"), validate=(cubes / "deeper",))
+    trained = train(both, tmp_path / "m.safetensors", watch=told.append)
+    assert [fact["name"] for fact in trained.spec.data] == ["a.hdr"]
+    assert [fact["name"] for fact in trained.spec.validation] == ["b.hdr"]
+    assert set(trained.spec.scores["cubes"]) == {"b"}
+    assert trained.spec.data[0]["holdout"] == "none"
+    scene = data.Scene.read(open_cube(cubes / "a.hdr"), holdout="none")
+    assert scene.corner(4) == scene.size
+    with pytest.raises(UsageError, match=r"b\.hdr: the same cube is trained on"):
+        train(replace(plan(cubes), validate=(cubes / "deeper",)), tmp_path / "n.safetensors")
+
+
+def test_a_run_without_anything_to_validate_on_is_refused(cubes):
+    with pytest.raises(UsageError, match="Give cubes with --validate"):
+        plan(cubes, holdout="none")
+    with pytest.raises(UsageError, match="choose quarter or none"):
+        plan(cubes, holdout="half")

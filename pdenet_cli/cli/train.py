@@ -30,6 +30,21 @@ def train(
         typer.Argument(readable=False, help="Cubes, or folders with cubes at any depth, in any supported format."),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model to write (.safetensors).")],
+    validate: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A whole cube, or a folder of them, to validate on; it is not trained on. May be repeated.",
+            readable=False,
+        ),
+    ] = None,
+    holdout: Annotated[
+        str | None,
+        typer.Option(
+            help="What is kept out of the cubes to train on, for validation: quarter (their lower right) or none.",
+            metavar="quarter|none",
+            show_default="quarter; none with --validate",
+        ),
+    ] = None,
     scale: Annotated[int, typer.Option(help="How many times finer the pixels become.", min=2)] = 4,
     network: Annotated[
         str | None,
@@ -98,8 +113,8 @@ def train(
 ) -> None:
     """Train a model on your cubes, in any format; stop with Ctrl-C and continue with --resume.
 
-    A quarter of every cube is held out for validation. The best model is written
-    to OUTPUT; the last state, a log (JSONL) and the curves (PNG) beside it.
+    A quarter of every cube is held out for validation, or whole cubes with --validate.
+    The best model is written to OUTPUT; the last state, a log (JSONL) and the curves (PNG) beside it.
     On several GPUs: torchrun --nproc-per-node N -m pdenet_cli train ...
     """
     started = time.monotonic()
@@ -111,6 +126,7 @@ def train(
         TrainingPlan,
         context,
         data=tuple(data),
+        validate=tuple(validate or ()),
         degradation=Degradation(scale).changed(kernel, fwhm, noise),
         changes=dict(batch=batch, patch=patch, bands=patch_bands, lr=lr),
     )

@@ -21,7 +21,7 @@ from pdenet_cli.models import Model, load_model
 from pdenet_cli.networks import Network, build_network
 from pdenet_cli.networks.runtime import tune_process, use_threads
 from pdenet_cli.report import REPORT, Report
-from pdenet_cli.training.data import Scene
+from pdenet_cli.training.data import HoldOut, Scene
 from pdenet_cli.training.loop import Budget, Clock, ValidationResult
 from pdenet_cli.training.patches import Patches
 from pdenet_cli.training.processes import joined_processes
@@ -54,6 +54,8 @@ class TrainingPlan:
 
     data: tuple[Path, ...]
     degradation: Degradation
+    validate: tuple[Path, ...] = ()  # whole cubes to validate on, none of them trained on
+    holdout: HoldOut | None = None  # None: a quarter of every cube, or nothing with `validate`
     network: str | None = None  # None: that of `init`, else PDE-Net
     config: str | None = None
     recipe: str = "fast"
@@ -71,6 +73,17 @@ class TrainingPlan:
     bands: BandChoice | None = None  # of the cubes
     value_range: tuple[float, float] | None = None
     licence: str = "not stated"
+
+    def __post_init__(self) -> None:
+        if self.holdout not in (None, "quarter", "none"):
+            raise UsageError(f"--holdout {self.holdout} is unknown; choose quarter or none.")
+        if self.holdout == "none" and not self.validate:
+            raise UsageError("--holdout none: a run needs something to validate on. Give cubes with --validate.")
+
+    @property
+    def held_out(self) -> HoldOut:
+        """What is held out of the cubes that are trained on."""
+        return self.holdout or ("none" if self.validate else "quarter")
 
 
 def train(
@@ -103,16 +116,18 @@ def train(
         init = None if plan.init is None else load_model(plan.init)
         recipe = _recipe(plan, init)
         network = _network(plan, init, recipe.start)
-        scenes = list(_scenes(plan, network.bands, tell))
+        scenes = list(_scenes(plan, plan.data, plan.held_out, network.bands, tell))
+        unseen = list(_scenes(plan, plan.validate, "whole", network.bands, tell)) if plan.validate else []
+        _refuse_seen(scenes, unseen)
         patches = Patches(scenes, recipe, plan.degradation.scale, plan.seed, network.bands)
-        parts = held_out_parts(scenes, plan.degradation, plan.seed, network.bands)
+        parts = held_out_parts([*scenes, *unseen], plan.degradation, plan.seed, network.bands)
         if not parts:
-            met = "No cube has enough pixels and valid values to hold out a quarter for validation"
+            met = "No cube has enough pixels and valid values for validation"
             raise UsageError(f"{met}. Give a larger cube.")
         tell(Note(_summary(scenes, patches, parts)))
         same = init is not None and init.spec.network == name_of(network)
         trainer = Trainer(network, patches, plan.degradation, device, plan.precision, processes, trained=same)
-        spec = _spec(plan, trainer, scenes, {} if init is None else _origin(init))
+        spec = _spec(plan, trainer, scenes, unseen, {} if init is None else _origin(init))
         run = TrainingRun(trainer, parts, _budget(plan, patches), clock, files, spec)
         if resumed:
             run.resume()
@@ -124,15 +139,17 @@ def train(
         return run.run(tell, stop)
 
 
-def _scenes(plan: TrainingPlan, bands: int | None, tell: Tell) -> Iterator[Scene]:
-    """The scenes to train on; cubes without usable bands or values are left out with a note.
+def _scenes(
+    plan: TrainingPlan, paths: Sequence[Path], holdout: HoldOut, bands: int | None, tell: Tell
+) -> Iterator[Scene]:
+    """The scenes in `paths`; cubes without usable bands or values are left out with a note.
 
     A cube that is too large for the memory stops the run.
     """
     found = False
-    for cube in find_cubes(plan, tell):
+    for cube in find_cubes(plan, tell, paths):
         try:
-            scene = Scene.read(cube, plan.value_range, bands, plan.bands)
+            scene = Scene.read(cube, plan.value_range, bands, plan.bands, holdout)
         except FormatError as error:
             tell(Note(f"left out: {error}"))
             continue
@@ -143,16 +160,25 @@ def _scenes(plan: TrainingPlan, bands: int | None, tell: Tell) -> Iterator[Scene
             tell(Note(f"{scene.name}: {note}"))
         yield scene
     if not found:
-        raise FormatError(f"{plan.data[0]}: no cube has a usable band.")
+        raise FormatError(f"{paths[0]}: no cube has a usable band.")
 
 
-def find_cubes(plan: TrainingPlan, tell: Tell) -> Iterator[Cube]:
-    """The cubes of the plan, each once; those in folders at any depth.
+def _refuse_seen(scenes: Sequence[Scene], unseen: Sequence[Scene]) -> None:
+    """UsageError where a cube to validate on is also one to train on, under whatever name."""
+    seen = {scene.facts["sha256"]: scene.facts["name"] for scene in scenes}
+    for scene in unseen:
+        if (name := seen.get(scene.facts["sha256"])) is not None:
+            met = f"--validate {scene.facts['name']}: the same cube is trained on"
+            raise UsageError(f"{met}{'' if name == scene.facts['name'] else f' as {name}'}.")
+
+
+def find_cubes(plan: TrainingPlan, tell: Tell, paths: Sequence[Path] | None = None) -> Iterator[Cube]:
+    """The cubes in `paths`, those of the plan if not given, each once; those in folders at any depth.
 
     Files in folders that are no cubes, results of pdenet, or masks and pictures beside cubes are left out.
     """
     seen: set[Path] = set()
-    for path in plan.data:
+    for path in plan.data if paths is None else paths:
         empty = is_folder(path)
         for cube in _cubes_in(path, plan, tell, set()):
             empty = False
@@ -267,7 +293,13 @@ def _asked_budget(plan: TrainingPlan) -> Budget:
     return Budget(plan.steps, None if plan.minutes is None else 60 * plan.minutes)
 
 
-def _spec(plan: TrainingPlan, trainer: Trainer, scenes: Sequence[Scene], origin: dict[str, Any]) -> ModelSpec:
+def _spec(
+    plan: TrainingPlan,
+    trainer: Trainer,
+    scenes: Sequence[Scene],
+    unseen: Sequence[Scene],
+    origin: dict[str, Any],
+) -> ModelSpec:
     """The description of the model to be trained."""
     network = trainer.network
     return ModelSpec(
@@ -277,6 +309,7 @@ def _spec(plan: TrainingPlan, trainer: Trainer, scenes: Sequence[Scene], origin:
         degradation=plan.degradation.to_dict(),
         version=__version__,
         data=tuple(scene.facts for scene in scenes),
+        validation=tuple(scene.facts for scene in unseen),
         began_with=origin,
         recipe=trainer.recipe.to_dict(),
         seed=plan.seed,
@@ -292,4 +325,5 @@ def _origin(init: Model) -> dict[str, Any]:
 def _summary(scenes: Sequence[Scene], patches: Patches, parts: Sequence[HeldOutPart]) -> str:
     size = sum(scene.pixels.nbytes for scene in scenes) / 1e6
     cubes = f"{len(scenes)} cubes, {size:,.0f} MB in memory"
-    return f"{cubes}; patches from {len(patches.scenes)}, validation on a quarter of {len(parts)}"
+    part = "whole cubes" if all(scene.holdout == "none" for scene in scenes) else "held-out parts"
+    return f"{cubes}; patches from {len(patches.scenes)}, validation on {len(parts)} {part}"

@@ -111,12 +111,17 @@ def trained_on(path: Path, settings: TruthSettings, specs: Sequence[ModelSpec]) 
     with open_truth(path, replace(settings, bands=None)) as cube:
         shape, size = list(cube.meta.shape()), (cube.meta.rows, cube.meta.columns)
 
-        def used(scale: int | None) -> bool:
+        def used(scale: int | None, holdout: str) -> bool:
             """Whether training at this scale used the part: it holds the lower right out of large cubes only."""
-            return settings.part == "whole" or scale is None or held_out(size, scale) is None
+            whole = settings.part == "whole" or holdout == "none"
+            return whole or scale is None or held_out(size, scale) is None
 
         known = [
-            {fact.get("sha256") for scale, fact in some if fact.get("shape") == shape and used(scale)}
+            {
+                fact.get("sha256")
+                for scale, fact in some
+                if fact.get("shape") == shape and used(scale, fact.get("holdout", "quarter"))
+            }
             for some in cubes
         ]
         own = sha256_of(cube) if any(known) else ""

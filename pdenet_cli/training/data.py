@@ -1,11 +1,11 @@
-"""Training scenes in memory, and the quarter of each that is held out."""
+"""Training scenes in memory, and the part of each that is held out: a quarter, all of it or nothing."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from pdenet_cli.window import Window
 SMALLEST_SIDE = 4  # low-resolution pixels on a side of the smallest useful patch or validation part
 HASH_BYTES = 1 << 28  # read at once while a cube is hashed
 
+HoldOut = Literal["quarter", "none", "whole"]
+"""What no patch touches of a scene: its lower right quarter, nothing, or all of it (validation only)."""
+
 
 @dataclass(frozen=True)
 class Scene:
@@ -31,6 +34,7 @@ class Scene:
     radiometry: Radiometry
     facts: dict[str, Any]  # for the model's description
     notes: tuple[str, ...] = ()  # what looks wrong
+    holdout: HoldOut = "quarter"
 
     @classmethod
     def read(
@@ -39,6 +43,7 @@ class Scene:
         value_range: tuple[float, float] | None = None,
         count: int | None = None,
         chosen: BandChoice | None = None,
+        holdout: HoldOut = "quarter",
     ) -> Scene:
         """The whole of `cube`, with the bands for a network that takes `count` of them, None for any number.
 
@@ -70,6 +75,8 @@ class Scene:
         )
         if chosen is not None:
             facts["bands"] = runs(cube.meta.chosen(chosen))
+        if holdout == "none":
+            facts["holdout"] = holdout
         if pixels.dtype.itemsize < 4:
             pixels = pixels[list(bands)]
         else:
@@ -79,7 +86,7 @@ class Scene:
             name: tuple(values[b] for b in bands) if len(values := getattr(radiometry, name)) > 1 else values
             for name in ("gain", "offset", "fill")
         }
-        return cls(cube.path.stem, pixels, replace(radiometry, **keep), facts, reading.survey.notes)
+        return cls(cube.path.stem, pixels, replace(radiometry, **keep), facts, reading.survey.notes, holdout)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -90,12 +97,15 @@ class Scene:
         return self.radiometry.prepare(self.pixels[(bands, *window.slices)], bands)
 
     def held_out(self, scale: int) -> Window | None:
-        """The part that no patch touches; None if the scene is too small."""
-        return held_out(self.size, scale)
+        """The part that validation uses; None if there is none, or the scene is too small."""
+        if self.holdout == "whole":
+            whole = Window(0, 0, *(side // scale * scale for side in self.size))
+            return whole if min(self.size) >= SMALLEST_SIDE * scale else None
+        return held_out(self.size, scale) if self.holdout == "quarter" else None
 
     def corner(self, scale: int) -> tuple[int, int]:
-        """Upper-left pixel of the held-out part; behind the last pixel if there is none."""
-        return corner(self.size, scale)
+        """Upper-left pixel of the part that no patch touches; behind the last pixel if there is none."""
+        return corner(self.size, scale) if self.holdout == "quarter" else self.size
 
     def largest_patch(self, scale: int) -> int:
         """Side of the largest square beside the held-out part, a multiple of `scale`."""

@@ -76,7 +76,8 @@ def _identity(spec: ModelSpec) -> dict[str, Any]:
     names = ("network", "config", "scale", "degradation", "recipe", "seed")
     recipe = {name: value for name, value in spec.recipe.items() if name in FIELDS or value}
     # NaN, a possible nodata value, would differ from itself.
-    data = [{name: "NaN" if value != value else value for name, value in facts.items()} for facts in spec.data]
+    cubes = (*spec.data, *spec.validation)
+    data = [{name: "NaN" if value != value else value for name, value in facts.items()} for facts in cubes]
     return {name: getattr(spec, name) for name in names} | {"recipe": {**DEFAULTS, **recipe}, "data": data}
 
 

@@ -18,6 +18,7 @@ from pdenet_cli.window import Window
 
 # Validation must stay cheap: the middle of a large part, and two runs of bands of a long spectrum.
 LARGEST_SIDE = 32  # low-resolution pixels
+LARGEST_WHOLE_SIDE = 64  # low-resolution pixels of a scene that is there for validation only
 ALL_BANDS = 32  # spectra of up to this many bands are used whole
 RUN_BANDS = 16  # bands in each of the two runs
 LEAST_WHOLE = 0.1  # share of a part's spectra that must be without nodata
@@ -44,7 +45,8 @@ def held_out_parts(
         window = scene.held_out(degradation.scale)
         if window is None or (bands is not None and len(scene.pixels) < bands):
             continue
-        window = _middle(window, LARGEST_SIDE * degradation.scale, degradation.scale)
+        largest = LARGEST_WHOLE_SIDE if scene.holdout == "whole" else LARGEST_SIDE
+        window = _middle(window, largest * degradation.scale, degradation.scale)
         runs = [scene.unit(window, run) for run in _runs(len(scene.pixels), bands)]
         there = torch.stack([torch.from_numpy(present) for _, present in runs])
         if there.all(1).double().mean() < LEAST_WHOLE:
