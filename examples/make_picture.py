@@ -13,7 +13,7 @@ import torch
 
 from pdenet_cli import open_cube
 from pdenet_cli.degradation import bicubic_up
-from pdenet_cli.picture import rgb_bands
+from pdenet_cli.scene.picture import rgb_bands
 
 PART = slice(0, 144)  # rows of the finer grid, and as many columns: a quarter of the scene
 

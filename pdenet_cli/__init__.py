@@ -1,45 +1,23 @@
 """pdenet: sharper hyperspectral images, and how far each pixel can be trusted.
 
-The map of the house; imports only go down, and rooms of one storey leave each other alone (a test reads this):
+The map of the house, along the road of the data. Imports only go down, inside packages too, and packages of one
+storey leave each other alone (a test reads this). README.md beside this file walks through it.
 
-    18 cli/             Typer: parse, call one tool, print; main() turns PdenetError into a line and an exit code
-    17 tools/           the verbs on paths: paths in, a report out
-    16 pages/           results as pages and plots for people
-    15 evaluation/      systems on degraded truths: estimates, scores, uncertainty, pictures
-    14 inference.py     the one loop super_resolve: tiles in, maps out
-    13 gathering.py     gathers the evidence of a tile: its samples and its input
-       training/        patches, recipes, the training loop and its checkpoints
-    12 posterior.py     Posterior: a model and its draws
-    11 calibration.py   from the spread of samples to intervals that hold
-       models.py        Model: found by name or file, loaded, saved
-    10 weights_file.py  files of weights that describe themselves
-       error_ratios.py  ErrorRatios: errors relative to their spread, counted
-     9 networks/        torch; the NETWORKS table
-       formats/         the FORMATS table, open_cube, create_cube
-       model_spec.py    ModelSpec: how a model describes itself
-       mixtures.py      many bands seen as few mixtures
-       error_net.py     how large errors will be, learned
-       spread.py        the scale of errors before any calibration, and the strata
-       tiling.py  summaries.py  metrics.py  picture.py  risk_control.py  report.py
-     8 degradation.py   how a coarser sensor would have seen a scene
-       evidence.py      Evidence: all that is known about a tile
-       score_sums.py    sums of a window that scores are computed from
-       reading.py       a scene looked over: survey, the bands for a network, radiometry
-     7 radiometry.py    between the file's numbers and the network's 0..1
-     6 survey.py        what the numbers of a scene are like
-     5 holes.py         pixels without data: where they are, what the network sees there
-     4 cube.py          Cube: an array on disk, seen as (bands, rows, columns)
-     3 cube_meta.py     CubeMeta: what a file says about its cube
-       sliceable.py     Sliceable: an array on disk; SomeBands: a view of some bands of it
-     2 window.py        Window: a rectangle of pixels
-       georeference.py  where pixels lie on the ground
-       wavelengths.py   units of wavelength, in nanometres
-       bands.py         which bands are wanted, by number or by wavelength
-       dtypes.py        which numbers a NumPy type can hold
-       memory.py        how much memory a run may use
-       devices.py       which device a run computes on
-       progress.py      how a run tells what it does: Say, Watch
-     1 errors.py        PdenetError and its children, each with its exit code
+    9 cli/            Typer: parse, call one tool, print; main() turns PdenetError into a line and an exit code
+    8 tools/          the verbs on paths: paths in, a report out
+    7 pages/          results as pages and plots for people
+      training/       find_cubes, patches, recipes, the training loop and its checkpoints
+    6 evaluation/     systems on truths: estimates, metrics and their sums, whether the uncertainty holds
+    5 sampling/       a scene seen by a posterior: tiles, mixtures of bands, samples, the one loop over tiles
+    4 uncertainty/    evidence, maps, calibration, risk control
+    3 models/         a model, how it describes itself, its file; networks/
+      formats/        the FORMATS table, open_cube, create_cube; a package a family
+    2 scene/          Cube, CubeMeta, Window, Georeference, survey, radiometry
+      degradation.py  how a coarser sensor would have seen a scene
+      files.py        files that are never incomplete
+      report.py       what a run says
+      system.py       memory, devices, threads
+    1 errors.py       PdenetError and its children, each with its exit code
 """
 
 from __future__ import annotations
@@ -50,17 +28,17 @@ from typing import TYPE_CHECKING, Any
 from pdenet_cli.errors import PdenetError
 
 if TYPE_CHECKING:
-    from pdenet_cli.cube import Cube
-    from pdenet_cli.cube_meta import CubeMeta
     from pdenet_cli.formats import create_cube, open_cube
-    from pdenet_cli.models import load_model
-    from pdenet_cli.posterior import Posterior
-    from pdenet_cli.radiometry import Radiometry
-    from pdenet_cli.summaries import Question
-    from pdenet_cli.survey import Survey
+    from pdenet_cli.models.model import load_model
+    from pdenet_cli.sampling.posterior import Posterior
+    from pdenet_cli.scene.cube import Cube
+    from pdenet_cli.scene.meta import CubeMeta
+    from pdenet_cli.scene.radiometry import Radiometry
+    from pdenet_cli.scene.survey import Survey
+    from pdenet_cli.scene.window import Window
     from pdenet_cli.tools.arrays import sharpen
     from pdenet_cli.tools.job import Job, Settings
-    from pdenet_cli.window import Window
+    from pdenet_cli.uncertainty.summaries import Question
 
 __version__ = "0.1.0"
 
@@ -83,17 +61,17 @@ __all__ = [
 
 # These need torch or the libraries of all formats, whose import takes longer than `pdenet --help` may.
 _LATER = {
-    "Cube": "pdenet_cli.cube",
-    "CubeMeta": "pdenet_cli.cube_meta",
+    "Cube": "pdenet_cli.scene.cube",
+    "CubeMeta": "pdenet_cli.scene.meta",
     "Job": "pdenet_cli.tools.job",
-    "Posterior": "pdenet_cli.posterior",
-    "Question": "pdenet_cli.summaries",
-    "Radiometry": "pdenet_cli.radiometry",
+    "Posterior": "pdenet_cli.sampling.posterior",
+    "Question": "pdenet_cli.uncertainty.summaries",
+    "Radiometry": "pdenet_cli.scene.radiometry",
     "Settings": "pdenet_cli.tools.job",
-    "Survey": "pdenet_cli.survey",
-    "Window": "pdenet_cli.window",
+    "Survey": "pdenet_cli.scene.survey",
+    "Window": "pdenet_cli.scene.window",
     "create_cube": "pdenet_cli.formats",
-    "load_model": "pdenet_cli.models",
+    "load_model": "pdenet_cli.models.model",
     "open_cube": "pdenet_cli.formats",
     "sharpen": "pdenet_cli.tools.arrays",
 }

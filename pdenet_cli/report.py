@@ -1,4 +1,4 @@
-"""The report of a run: a JSON file beside every output that says what is needed to repeat it."""
+"""What a run says: notes and progress while it works, and the JSON file that tells how to repeat it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 from pdenet_cli.errors import FormatError
+
+Say = Callable[[str], None]  # a note for the user
+Watch = Callable[[str, int, int], None]  # what is being done, tiles done, tiles in all
+WatchTiles = Callable[[int, int], None]  # tiles done, tiles in all
 
 REPORT = ".report.json"  # suffix of its file
 
@@ -71,7 +73,7 @@ def _hash(path: Path) -> str:
 
 def finite(value: Any) -> Any:
     """The same for JSON: null in place of NaN, "inf" or "-inf" of infinity, Python's types of NumPy's."""
-    if isinstance(value, np.generic):
+    if hasattr(value, "dtype"):  # a number of NumPy, which --help should not wait for
         value = value.item()
     if isinstance(value, Mapping):
         return {name: finite(item) for name, item in value.items()}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from pdenet_cli.georeference import Georeference
+from pdenet_cli.scene.georeference import Georeference
 from tests import command
 from tests.cubes import picture, written
 
@@ -96,9 +96,9 @@ def models(tmp_path_factory):
     """Weights files of small untrained networks: `pdenet` with chance, `calibrated` too, `template` without."""
     import torch
 
-    from pdenet_cli.model_spec import ModelSpec
-    from pdenet_cli.models import Model, save_model
-    from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
+    from pdenet_cli.models.model import Model, save_model
+    from pdenet_cli.models.networks.pdenet import CONFIGS, PDENet, TemplateNet
+    from pdenet_cli.models.spec import ModelSpec
 
     folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(0)
@@ -115,8 +115,8 @@ def models(tmp_path_factory):
 
 def calibration(**settings):
     """The calibration that two scenes of random errors, about twice their spread, give."""
-    from pdenet_cli.calibration import Calibration
-    from pdenet_cli.error_ratios import ErrorRatios
+    from pdenet_cli.uncertainty.calibration import Calibration
+    from pdenet_cli.uncertainty.error_ratios import ErrorRatios
 
     rng = np.random.default_rng(0)
     spread, stratum = np.ones((1, 60, 60), np.float32), rng.integers(0, 2, (1, 60, 60))
@@ -156,11 +156,10 @@ def cubes(tmp_path_factory):
 @pytest.fixture(scope="module")
 def scenes(cubes):
     """The three as training reads them."""
-    from pdenet_cli.degradation import Degradation
-    from pdenet_cli.tools.train import TrainingPlan, find_cubes
     from pdenet_cli.training.data import Scene
+    from pdenet_cli.training.find_cubes import find_cubes
 
-    return [Scene.read(cube) for cube in find_cubes(TrainingPlan((cubes,), Degradation(4)), lambda event: None)]
+    return [Scene.read(cube) for cube in find_cubes((cubes,))]
 
 
 @pytest.fixture

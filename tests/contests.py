@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from pdenet_cli.model_spec import ModelSpec
-from pdenet_cli.models import Model, save_model
-from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
+from pdenet_cli.models.model import Model, save_model
+from pdenet_cli.models.networks.pdenet import CONFIGS, PDENet, TemplateNet
+from pdenet_cli.models.spec import ModelSpec
 from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.truths import TruthSettings
 from tests.cubes import written

@@ -2,7 +2,7 @@
 
 import torch
 
-from pdenet_cli.error_net import ErrorNet
+from pdenet_cli.models.error_net import ErrorNet
 
 
 def error_net():

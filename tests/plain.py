@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pdenet_cli.degradation import bicubic_up
-from pdenet_cli.networks.pdenet import PDENetConfig
+from pdenet_cli.models.networks.pdenet import PDENetConfig
 
 
 def forward(config: PDENetConfig, state: Mapping[str, Tensor], low: Tensor, masks: Tensor | None = None) -> Tensor:

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, create_cube
-from pdenet_cli.georeference import Georeference, GroundPoint
+from pdenet_cli.scene.georeference import Georeference, GroundPoint
 
 shapes = st.tuples(st.integers(1, 6), st.integers(1, 9), st.integers(1, 9))
 

@@ -11,9 +11,9 @@ import torch
 import pdenet_cli
 from pdenet_cli import Job, Posterior, Question, Settings, load_model, open_cube, sharpen
 from pdenet_cli.errors import FormatError, ModelError, UsageError
-from pdenet_cli.model_spec import ModelSpec
-from pdenet_cli.models import Model
-from pdenet_cli.networks.pdenet import CONFIGS, PDENet
+from pdenet_cli.models.model import Model
+from pdenet_cli.models.networks.pdenet import CONFIGS, PDENet
+from pdenet_cli.models.spec import ModelSpec
 from tests.cubes import written
 
 

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdenet_cli import Cube, CubeMeta, Posterior, Window, load_model, open_cube, sliceable
-from pdenet_cli.bands import band_choice, band_numbers, runs
+from pdenet_cli import Cube, CubeMeta, Posterior, Window, load_model, open_cube
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import OutputError, UsageError
 from pdenet_cli.evaluation.trial import make_coarse
+from pdenet_cli.scene import sliceable
+from pdenet_cli.scene.bands import band_choice, band_numbers, runs
 from pdenet_cli.tools.describe import describe
 from pdenet_cli.tools.job import Job, Settings
 from pdenet_cli.tools.truths import TruthSettings, open_truth, truth_view

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from pdenet_cli.cli import main
-from pdenet_cli.survey import Survey
+from pdenet_cli.scene.survey import Survey
 from tests.cubes import picture, written
 
 

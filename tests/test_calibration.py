@@ -14,25 +14,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdenet_cli import open_cube
-from pdenet_cli.calibration import KEY, LEVELS, Calibration, leave_one_out_coverage
 from pdenet_cli.cli.calibrate import calibrate as calibrate_command
 from pdenet_cli.cli.evaluate import DEFAULT_SAMPLES, evaluate
 from pdenet_cli.cli.upscale import uncertainty, upscale
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.error_ratios import RATIOS, ErrorRatios
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.evaluation.measures import mean_trust
-from pdenet_cli.evidence import Evidence
-from pdenet_cli.model_spec import ModelSpec
-from pdenet_cli.models import Model, load_model, save_model, training_tensors
-from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
-from pdenet_cli.posterior import Posterior
-from pdenet_cli.risk_control import upper_bound
-from pdenet_cli.spread import FLAT_BELOW, guess, spread, strata
+from pdenet_cli.models.model import Model, load_model, save_model, training_tensors
+from pdenet_cli.models.networks.pdenet import CONFIGS, PDENet, TemplateNet
+from pdenet_cli.models.spec import ModelSpec
+from pdenet_cli.models.weights_file import read_header
+from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.truths import TruthSettings
-from pdenet_cli.weights_file import read_header
+from pdenet_cli.uncertainty.calibration import KEY, LEVELS, Calibration, leave_one_out_coverage
+from pdenet_cli.uncertainty.error_ratios import RATIOS, ErrorRatios
+from pdenet_cli.uncertainty.evidence import Evidence
+from pdenet_cli.uncertainty.risk_control import upper_bound
+from pdenet_cli.uncertainty.spread import FLAT_BELOW, guess, spread, strata
 from tests.cubes import written
 
 SIDE = 40
@@ -326,8 +326,8 @@ def test_a_damaged_calibration_is_refused_in_a_line(made, damage):
 
 
 def test_other_samples_than_those_of_the_calibration_are_named(made):
-    assert not list(made.misfits(12, "masks", Degradation(4), mixtures=0, bands=200))
-    (misfit,) = made.misfits(4, "flips", mixtures=0, bands=200)
+    assert not list(made.misfits(12, "masks", Degradation(4), mixtures=0, seen=lambda count: count))
+    (misfit,) = made.misfits(4, "flips", mixtures=0, seen=lambda count: count)
     assert "12 samples (masks). With 4 (flips)" in misfit
 
 

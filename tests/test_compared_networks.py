@@ -10,14 +10,14 @@ import torch.nn.functional as F
 from pdenet_cli import Job, Posterior, Settings, open_cube
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import ModelError, UsageError
-from pdenet_cli.model_spec import ModelSpec
-from pdenet_cli.models import Model, load_model, save_model, training_tensors
-from pdenet_cli.networks import NETWORKS, build_network
-from pdenet_cli.networks.gan3d import Discriminator, spectral_angle
-from pdenet_cli.networks.nas import NASNet
+from pdenet_cli.models.model import Model, load_model, save_model, training_tensors
+from pdenet_cli.models.networks import NETWORKS, build_network
+from pdenet_cli.models.networks.gan3d import Discriminator, spectral_angle
+from pdenet_cli.models.networks.nas import NASNet
+from pdenet_cli.models.spec import ModelSpec
+from pdenet_cli.models.weights_file import read_tensors
 from pdenet_cli.tools.train import TrainingPlan, train
 from pdenet_cli.training.recipe import recipe_for
-from pdenet_cli.weights_file import read_tensors
 from tests.cubes import written
 from tests.trainings import seeded, tiny, trainer_of
 

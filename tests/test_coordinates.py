@@ -7,7 +7,7 @@ import pytest
 
 from pdenet_cli import open_cube
 from pdenet_cli.formats.labelled.coordinates import Coordinate, placed
-from pdenet_cli.georeference import Georeference
+from pdenet_cli.scene.georeference import Georeference
 from tests.stores import numbers, write
 
 UTM = dict(

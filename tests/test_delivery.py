@@ -14,11 +14,11 @@ import imagecodecs
 import numpy as np
 import pytest
 
-from pdenet_cli import __version__, open_cube, reading, report
+from pdenet_cli import __version__, files, open_cube, report
 from pdenet_cli.errors import FormatError, OutputError, UsageError
-from pdenet_cli.formats import output
-from pdenet_cli.models import bicubic_model, load_model
-from pdenet_cli.posterior import Posterior
+from pdenet_cli.models.model import bicubic_model, load_model
+from pdenet_cli.sampling.posterior import Posterior
+from pdenet_cli.scene import reading
 from pdenet_cli.tools import delivery
 from pdenet_cli.tools.job import Job, Settings
 from tests.command import command, start, wait_for_tile
@@ -345,7 +345,7 @@ def test_a_name_too_long_for_the_disk_is_one_line_and_stops_no_other(pdenet, mak
 
 
 def test_nothing_is_held_open_where_open_files_cannot_be_removed(scene, models, tmp_path, monkeypatch):
-    monkeypatch.setattr(output, "fcntl", None)
+    monkeypatch.setattr(files, "fcntl", None)
     opened = []
     really = Path.open
 
@@ -355,7 +355,7 @@ def test_nothing_is_held_open_where_open_files_cannot_be_removed(scene, models, 
 
     monkeypatch.setattr(Path, "open", noted)
     lock = tmp_path / ".lock"
-    with output.locked(lock):
+    with files.locked(lock):
         assert not opened
         lock.write_text("")
     assert not lock.exists()
@@ -376,16 +376,16 @@ def _unlinked(path, opened):
 @pytest.mark.skipif(sys.platform == "win32", reason="no locks of this kind there")
 def test_a_lock_that_was_taken_away_after_it_was_opened_is_none(tmp_path, monkeypatch):
     lock = tmp_path / ".lock"
-    really, taken = output.fcntl.flock, []
+    really, taken = files.fcntl.flock, []
 
     def late(file, how):
         if not taken:  # the run before ends between the opening and the locking
             taken.append(lock.unlink())
         really(file, how)
 
-    monkeypatch.setattr(output.fcntl, "flock", late)
-    with output.locked(lock):
+    monkeypatch.setattr(files.fcntl, "flock", late)
+    with files.locked(lock):
         assert lock.exists()
-        with pytest.raises(OutputError, match="another run"), output.locked(lock):
+        with pytest.raises(OutputError, match="another run"), files.locked(lock):
             pass
     assert not lock.exists()

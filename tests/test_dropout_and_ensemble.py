@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from pdenet_cli import Window
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError
-from pdenet_cli.model_spec import ModelSpec
-from pdenet_cli.models import Model, load_model
-from pdenet_cli.networks import build_network
-from pdenet_cli.networks.base import Draw
-from pdenet_cli.networks.dropout import DropoutNet
-from pdenet_cli.networks.ensemble import EnsembleNet
-from pdenet_cli.networks.pdenet import CONFIGS, PDENet
-from pdenet_cli.posterior import Posterior
+from pdenet_cli.models.model import Model, load_model
+from pdenet_cli.models.networks import build_network
+from pdenet_cli.models.networks.base import Draw
+from pdenet_cli.models.networks.dropout import DropoutNet
+from pdenet_cli.models.networks.ensemble import EnsembleNet
+from pdenet_cli.models.networks.pdenet import CONFIGS, PDENet
+from pdenet_cli.models.spec import ModelSpec
+from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.tools.train import TrainingPlan, train
 from pdenet_cli.training.recipe import RECIPES, recipe_for
 from tests.cubes import written

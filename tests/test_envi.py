@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.formats import attributes
-from pdenet_cli.formats.envi_header import DTYPES, EnviHeader
+from pdenet_cli.formats.common import attributes
+from pdenet_cli.formats.envi.header import DTYPES, EnviHeader
 from pdenet_cli.formats.tiff import gdal_metadata
-from pdenet_cli.georeference import Georeference, GroundPoint
+from pdenet_cli.scene.georeference import Georeference, GroundPoint
 from tests.cubes import written
 
 PIXELS = np.arange(2 * 3 * 4, dtype="<u2").reshape(2, 3, 4)

@@ -10,28 +10,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdenet_cli import Job, Posterior, Settings, sharpen
-from pdenet_cli import error_net as room
-from pdenet_cli.calibration import Calibration
-from pdenet_cli.cube import Cube
-from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.error_net import MARGIN, Clues, ErrorNet
 from pdenet_cli.errors import FormatError, ModelError, UsageError
-from pdenet_cli.evaluation.lessons import places
 from pdenet_cli.evaluation.trial import Coarse
-from pdenet_cli.evidence import Evidence
 from pdenet_cli.formats import open_cube
-from pdenet_cli.model_spec import ERRORS_KEY
-from pdenet_cli.models import load_model, save_model
-from pdenet_cli.spread import guess, spread
-from pdenet_cli.summaries import ERROR, Question
+from pdenet_cli.models import error_net as room
+from pdenet_cli.models.error_net import MARGIN, Clues, ErrorNet
+from pdenet_cli.models.model import load_model, save_model
+from pdenet_cli.models.spec import ERRORS_KEY
+from pdenet_cli.models.weights_file import read_header
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.window import Window
 from pdenet_cli.tools import calibrate as calibration_tool
 from pdenet_cli.tools import learn_errors as tool
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.truths import TruthSettings, trained_on
 from pdenet_cli.training.error_lessons import Lessons, learn_errors
-from pdenet_cli.weights_file import read_header
-from pdenet_cli.window import Window
+from pdenet_cli.training.scene_lessons import places
+from pdenet_cli.uncertainty.calibration import Calibration
+from pdenet_cli.uncertainty.evidence import Evidence
+from pdenet_cli.uncertainty.spread import guess, spread
+from pdenet_cli.uncertainty.summaries import ERROR, Question
 from tests.cubes import written
 from tests.error_nets import error_net
 

@@ -18,15 +18,15 @@ from pdenet_cli.cli.evaluate import _gain
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import FormatError, ModelError, OutputError, UsageError
 from pdenet_cli.evaluation import study, trial, view
-from pdenet_cli.metrics import PROTOCOLS
-from pdenet_cli.model_spec import ModelSpec
-from pdenet_cli.models import Model, load_model, save_model
-from pdenet_cli.networks.pdenet import PDENet, TemplateNet
+from pdenet_cli.evaluation.metrics import PROTOCOLS
+from pdenet_cli.models.model import Model, load_model, save_model
+from pdenet_cli.models.networks.pdenet import PDENet, TemplateNet
+from pdenet_cli.models.spec import ModelSpec
+from pdenet_cli.pages.chances import plot_chances
 from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.tools import truths
 from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.calibrate import calibrate
-from pdenet_cli.tools.chances import plot_chances
 from pdenet_cli.tools.truths import TruthSettings, trained_on, truth_view
 from pdenet_cli.training.data import sha256_of
 from tests import contests

@@ -15,8 +15,8 @@ from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.evaluation import view
 from pdenet_cli.formats.hdf5.guard import GuardedArray
-from pdenet_cli.georeference import Georeference
-from pdenet_cli.survey import Survey
+from pdenet_cli.scene.georeference import Georeference
+from pdenet_cli.scene.survey import Survey
 from pdenet_cli.tools.evaluate import evaluate_files
 from pdenet_cli.tools.truths import TruthSettings, refuse_to_replace
 from tests import contests

@@ -14,12 +14,13 @@ import tifffile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdenet_cli import CubeMeta, Window, create_cube, memory, open_cube
+from pdenet_cli import CubeMeta, Window, create_cube, open_cube, system
 from pdenet_cli.errors import FormatError, OutputError, UsageError
-from pdenet_cli.formats import FORMATS, new_output, raw
-from pdenet_cli.formats.choosing import Variable, choose_axes, listed
+from pdenet_cli.formats import FORMATS, new_output
+from pdenet_cli.formats.common import raw
+from pdenet_cli.formats.common.choosing import Variable, choose_axes, listed
 from pdenet_cli.formats.tiff.segments import SegmentArray
-from pdenet_cli.georeference import Georeference
+from pdenet_cli.scene.georeference import Georeference
 from tests.conftest import PEAK, on_linux
 from tests.cubes import written
 from tests.stores import make
@@ -506,21 +507,21 @@ def test_memory_is_what_the_control_group_leaves(tmp_path):
         (folder / "memory.current").write_text(f"{used}\n")
         (folder / "memory.stat").write_text("anon 200\ninactive_file 100\n")
     (tmp_path / "membership").write_text("0::/job/step\n")
-    assert memory._free_of_group(tmp_path / "membership", groups) == 800
+    assert system._free_of_group(tmp_path / "membership", groups) == 800
     (tmp_path / "membership").write_text("0::/other\n")
-    assert memory._free_of_group(tmp_path / "membership", groups) == sys.maxsize
-    assert memory._free_of_group(tmp_path / "none", groups) == sys.maxsize
+    assert system._free_of_group(tmp_path / "membership", groups) == sys.maxsize
+    assert system._free_of_group(tmp_path / "none", groups) == sys.maxsize
 
 
 def test_memory_is_asked_for_where_each_system_tells_it(tmp_path, monkeypatch):
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable: 7 kB\n")
-    assert memory._free_of_machine(tmp_path / "meminfo") == 7 * 1024
+    assert system._free_of_machine(tmp_path / "meminfo") == 7 * 1024
     monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}.__getitem__)
-    assert memory._free_of_machine(tmp_path / "none") == 500 * 4096
+    assert system._free_of_machine(tmp_path / "none") == 500 * 4096
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\n")
-    assert memory._free_of_machine(tmp_path / "meminfo") == 500 * 4096
+    assert system._free_of_machine(tmp_path / "meminfo") == 500 * 4096
     monkeypatch.delattr(os, "sysconf")
-    assert memory._free_of_machine(tmp_path / "none") == 4 << 30
+    assert system._free_of_machine(tmp_path / "none") == 4 << 30
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from rasterio.control import GroundControlPoint
 from rasterio.rpc import RPC
 
 from pdenet_cli import create_cube, open_cube
-from pdenet_cli.formats import geokeys
-from pdenet_cli.georeference import Georeference, GroundPoint
+from pdenet_cli.formats.common import geokeys
+from pdenet_cli.scene.georeference import Georeference, GroundPoint
 from tests.cubes import written
 from tests.tiffs import PIXELS, TRANSFORMS, TURN, full_meta, gdal_file
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.formats import hdf5
-from pdenet_cli.georeference import Georeference
+from pdenet_cli.scene.georeference import Georeference
 from tests.command import command
 from tests.stores import check_interrupted, full, make, netcdf, numbers, shapes, write
 

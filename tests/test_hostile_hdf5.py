@@ -8,7 +8,7 @@ import pytest
 
 from pdenet_cli import open_cube
 from pdenet_cli.errors import FormatError
-from pdenet_cli.formats import limits
+from pdenet_cli.formats.common import limits
 from tests.stores import full, make, numbers, write
 
 SECRET = b"the secret of another file " * 40

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -15,30 +16,15 @@ def heights():
     """The storey of each room on the map of the house, which is the package's docstring."""
     storey, found = "", {}
     for line in pdenet_cli.__doc__.splitlines():
-        if met := re.match(r"    ( \d|\d\d|  ) ((?:\w+(?:\.py|/) *)+)", line):
+        if met := re.match(r"    (\d| ) (\w+)(\.py|/)  ", line):
             storey = met[1].strip() or storey
-            found |= {re.sub(r"\.py|/", "", room): int(storey) for room in met[2].split()}
+            found[met[2]] = int(storey)
     return found
 
 
 HEIGHT = heights()
 HOMES = {
-    "torch": {
-        *(
-            "memory",
-            "devices",
-            "degradation",
-            "mixtures",
-            "error_net",
-            "networks",
-            "weights_file",
-            "models",
-            "posterior",
-            "gathering",
-            "inference",
-        ),
-        *("training", "evaluation"),
-    },
+    "torch": {"system", "degradation", "models", "sampling", "training", "evaluation", "tools"},
     "h5py": {"formats"},
     "scipy": {"formats"},
     "tifffile": {"formats"},
@@ -73,6 +59,36 @@ def test_imports_only_go_down():
         top, _, rest = module.partition(".")
         if top == "pdenet_cli" and rest and (other := rest.split(".")[0]) != room:
             assert HEIGHT[other] < HEIGHT[room], f"{room} imports {other}"
+
+
+def module_graph():
+    """For every module of the package, the modules that it imports, wherever in its text it does."""
+    modules = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")
+    }
+    modules = {name.removesuffix(".__init__"): path for name, path in modules.items()}
+    graph = {}
+    for name, path in modules.items():
+        found = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names} & modules.keys()
+                found |= inner or {node.module} & modules.keys()
+        graph[name] = found - {
+            name,
+            "pdenet_cli",
+        }  # the version, which is the only thing that rooms take from there
+    del graph["pdenet_cli"]
+    return graph
+
+
+def test_imports_go_down_inside_packages_too():
+    TopologicalSorter(module_graph()).prepare()  # raises CycleError, with the cycle
+
+
+def test_the_map_fits_in_a_glance():
+    assert len(pdenet_cli.__doc__.splitlines()) <= 25
+    assert max(HEIGHT.values()) <= 10
 
 
 def test_each_library_lives_in_its_own_rooms():

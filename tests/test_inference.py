@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from pdenet_cli import Cube, CubeMeta, Radiometry, Survey, Window, create_cube, open_cube
 from pdenet_cli.degradation import Degradation, bicubic_down
 from pdenet_cli.errors import ResourceError, UsageError
-from pdenet_cli.evidence import enlarged, roughness
-from pdenet_cli.gathering import ObservedTile, halo_for
-from pdenet_cli.inference import Layer, super_resolve
-from pdenet_cli.memory import MEMORY_SHARE, usable_memory
-from pdenet_cli.model_spec import ModelSpec
-from pdenet_cli.models import Model, open_model
-from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
-from pdenet_cli.posterior import Posterior
-from pdenet_cli.summaries import MAPS, MEAN, Question
-from pdenet_cli.tiling import Plan
+from pdenet_cli.models.model import Model, open_model
+from pdenet_cli.models.networks.pdenet import CONFIGS, PDENet, TemplateNet
+from pdenet_cli.models.spec import ModelSpec
+from pdenet_cli.sampling.posterior import Posterior
+from pdenet_cli.sampling.run import Layer, super_resolve
+from pdenet_cli.sampling.tile import ObservedTile, halo_for
+from pdenet_cli.sampling.tiling import Plan
+from pdenet_cli.system import MEMORY_SHARE, usable_memory
+from pdenet_cli.uncertainty.evidence import enlarged, roughness
+from pdenet_cli.uncertainty.summaries import MAPS, MEAN, Question
 from tests.conftest import on_linux
 from tests.cubes import rewritten, written
 from tests.error_nets import error_net
@@ -532,8 +532,8 @@ from pathlib import Path
 
 import torch
 
-from pdenet_cli.memory import usable_memory
-from pdenet_cli.networks.runtime import tune_process
+from pdenet_cli.system import usable_memory
+from pdenet_cli.system import tune_process
 
 
 def held():
@@ -560,5 +560,5 @@ def test_what_torch_keeps_of_a_gpus_memory_is_free(monkeypatch):
     for name, value in told.items():
         monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
     assert usable_memory(torch.device("cuda")) == (6000 + 1000) * MEMORY_SHARE
-    monkeypatch.setattr("pdenet_cli.memory.free_memory", lambda: 5000)  # samples and maps of a GPU live there
+    monkeypatch.setattr("pdenet_cli.system.free_memory", lambda: 5000)  # samples and maps of a GPU live there
     assert usable_memory(torch.device("cuda")) == 5000 * MEMORY_SHARE

@@ -15,7 +15,7 @@ from pdenet_cli.cli import _memory_hint, app
 from pdenet_cli.cli.console import size_text
 from pdenet_cli.cli.info import _georeference
 from pdenet_cli.errors import OutputError, UsageError
-from pdenet_cli.georeference import Georeference
+from pdenet_cli.scene.georeference import Georeference
 from pdenet_cli.tools import describe as tools_describe
 from pdenet_cli.tools.describe import describe
 from tests.conftest import ROOT
@@ -163,7 +163,7 @@ def commands():
 
 
 def test_help_names_every_network_that_can_be_trained_and_every_size():
-    from pdenet_cli.networks import NETWORKS
+    from pdenet_cli.models.networks import NETWORKS
 
     told = {option.name: option.help for option in commands()["train"].params}
     assert told["network"] == f"{', '.join(name for name in NETWORKS if name != 'bicubic')}."

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdenet_cli import Window, open_cube
-from pdenet_cli.formats import kept
+from pdenet_cli.formats.common import kept
+from pdenet_cli.formats.common.kept import KeptBlocks
 from pdenet_cli.formats.hdf5.guard import GuardedArray
-from pdenet_cli.formats.kept import KeptBlocks
 from pdenet_cli.formats.tiff.segments import SegmentArray
-from pdenet_cli.formats.zarr_store import ZarrArray
-from pdenet_cli.models import bicubic_model
-from pdenet_cli.posterior import Posterior
+from pdenet_cli.formats.zarr import ZarrArray
+from pdenet_cli.models.model import bicubic_model
+from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.tools.job import Job, Settings
 
 PIXELS = np.random.default_rng(0).integers(1, 4000, (6, 64, 48), dtype="u2")

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError, ResourceError
-from pdenet_cli.formats import limits, mat
-from pdenet_cli.georeference import Georeference, GroundPoint
+from pdenet_cli.formats import mat
+from pdenet_cli.formats.common import limits
+from pdenet_cli.scene.georeference import Georeference, GroundPoint
 from tests.stores import check_interrupted, full, make, numbers, shapes, write
 
 DTYPES = ["i1", "u1", "<i2", ">u2", "<i4", "<u4", "<i8", "<u8", "<f4", ">f4", "<f8", ">f8"]

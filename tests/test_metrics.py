@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
-from pdenet_cli.metrics import PROTOCOLS
-from pdenet_cli.window import Window
+from pdenet_cli.evaluation.metrics import PROTOCOLS
+from pdenet_cli.scene.window import Window
 
 SCALE = 4
 

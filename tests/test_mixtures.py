@@ -17,20 +17,20 @@ from pdenet_cli import (
     Radiometry,
     Settings,
     load_model,
-    mixtures,
     open_cube,
     sharpen,
 )
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation.view import ALREADY_UNIT
-from pdenet_cli.evidence import cropped, mean, std
-from pdenet_cli.gathering import halo_for
-from pdenet_cli.inference import Layer, super_resolve
-from pdenet_cli.mixtures import MixedSamples, Mixtures, detail_margin, detail_of
-from pdenet_cli.models import bicubic_model
-from pdenet_cli.summaries import MAPS, MEAN, Question
-from pdenet_cli.tiling import Plan
+from pdenet_cli.models.model import bicubic_model
+from pdenet_cli.sampling import mixtures
+from pdenet_cli.sampling.mixtures import MixedSamples, Mixtures, detail_margin, detail_of
+from pdenet_cli.sampling.run import Layer, super_resolve
+from pdenet_cli.sampling.tile import halo_for
+from pdenet_cli.sampling.tiling import Plan
+from pdenet_cli.uncertainty.evidence import cropped, mean, std
+from pdenet_cli.uncertainty.summaries import MAPS, MEAN, Question
 from tests.cubes import in_memory, written
 from tests.test_inference import QUESTION, make_model
 

@@ -10,14 +10,16 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 
-from pdenet_cli import models
-from pdenet_cli.devices import choose_device
 from pdenet_cli.errors import ModelError, ResourceError
-from pdenet_cli.model_spec import ModelSpec
-from pdenet_cli.models import Model, available_models, load_model, save_model
-from pdenet_cli.networks import build_network
-from pdenet_cli.networks.pdenet import PDENet
-from pdenet_cli.weights_file import read_header
+from pdenet_cli.models import catalogue
+from pdenet_cli.models import model as models
+from pdenet_cli.models.catalogue import available_models
+from pdenet_cli.models.model import Model, load_model, save_model
+from pdenet_cli.models.networks import build_network
+from pdenet_cli.models.networks.pdenet import PDENet
+from pdenet_cli.models.spec import ModelSpec
+from pdenet_cli.models.weights_file import read_header
+from pdenet_cli.system import choose_device
 
 TINY = PDENet.configs["tiny"]
 SPEC = ModelSpec(
@@ -67,7 +69,7 @@ def test_training_tensors_do_not_disturb_a_reader(saved):
 
 def test_a_model_is_found_by_its_name(saved, monkeypatch):
     path, _ = saved
-    monkeypatch.setattr(models, "FOLDERS", (path.parent / "nowhere", path.parent))
+    monkeypatch.setattr(catalogue, "FOLDERS", (path.parent / "nowhere", path.parent))
     assert available_models() == {"tiny-x4": path}
     assert load_model("tiny-x4").spec == SPEC
     with pytest.raises(ModelError, match=r"no model of this name.*tiny-x4"):
@@ -190,9 +192,9 @@ def test_bicubic_is_no_file():
 
 def test_a_broken_file_does_not_hide_the_model_that_is_wanted(saved, monkeypatch):
     path, _ = saved
-    monkeypatch.setattr(models, "FOLDERS", (path.parent,))
+    monkeypatch.setattr(catalogue, "FOLDERS", (path.parent,))
     (path.parent / "broken.safetensors").write_bytes(b"nothing")
-    assert models.choose_model(None, 4) == path
+    assert catalogue.choose_model(None, 4) == path
 
 
 def test_a_folder_and_a_missing_file_are_refused(tmp_path):
@@ -205,7 +207,7 @@ def test_a_folder_and_a_missing_file_are_refused(tmp_path):
 def test_the_header_is_read_without_torch(saved):
     path, _ = saved
     script = (
-        "import sys\nfrom pathlib import Path\nfrom pdenet_cli.weights_file import read_header\n"
+        "import sys\nfrom pathlib import Path\nfrom pdenet_cli.models.weights_file import read_header\n"
         f"assert read_header(Path({str(path)!r})).spec.network == 'pdenet'\n"
         "assert 'torch' not in sys.modules\n"
     )
@@ -228,7 +230,7 @@ def test_models_are_listed_as_json_that_any_program_reads(pdenet, saved, monkeyp
     path, model = saved
     facts = ({"name": "a.mat", "nodata": math.nan, "fill": math.inf},)
     save_model(path, replace(model, spec=replace(SPEC, data=facts)))
-    monkeypatch.setattr(models, "FOLDERS", (path.parent,))
+    monkeypatch.setattr(catalogue, "FOLDERS", (path.parent,))
     listed = json.loads(pdenet("models", "--json").stdout, parse_constant=pytest.fail)
     assert listed["tiny-x4"]["data"] == [{"name": "a.mat", "nodata": None, "fill": "inf"}]
 

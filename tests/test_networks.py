@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from pdenet_cli.errors import ModelError
-from pdenet_cli.networks import NETWORKS, Network, build_network
-from pdenet_cli.networks.adapting import resized_tail
-from pdenet_cli.networks.pdenet import CONFIGS, PDENet, PDENetConfig, TemplateNet
+from pdenet_cli.models.networks import NETWORKS, Network, build_network
+from pdenet_cli.models.networks.adapting import resized_tail
+from pdenet_cli.models.networks.pdenet import CONFIGS, PDENet, PDENetConfig, TemplateNet
 from tests import plain
 from tests.trainings import seeded
 

@@ -14,12 +14,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdenet_cli import Window, open_cube, survey
+from pdenet_cli import Window, open_cube
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import FormatError, ResourceError
-from pdenet_cli.tools.train import Note, TrainingPlan, find_cubes
+from pdenet_cli.scene import survey
 from pdenet_cli.training import data
 from pdenet_cli.training.data import Scene
+from pdenet_cli.training.find_cubes import find_cubes
 from pdenet_cli.training.patches import Patches, blurred, random_shape, random_square
 from pdenet_cli.training.recipe import RECIPES
 from pdenet_cli.training.trainer import Trainer, new_network
@@ -381,14 +382,14 @@ def test_chosen_bands_are_read_as_a_cube_of_nothing_else_that_is_known_again(tmp
 def test_folders_are_searched_and_each_cube_found_once(cubes, tmp_path):
     told = []
     paths = (cubes, cubes / "a.hdr", cubes / "a.img")
-    found = [cube.path.name for cube in find_cubes(TrainingPlan(paths, Degradation(4)), told.append)]
+    found = [cube.path.name for cube in find_cubes(paths, say=told.append)]
     assert found == ["a.hdr", "b.hdr", "small.hdr"]
-    assert [type(event) for event in told] == [Note]
-    assert "notes.txt" in told[0].text
+    (note,) = told
+    assert "notes.txt" in note
     with pytest.raises(FormatError, match="not a cube"):
-        list(find_cubes(TrainingPlan((cubes / "notes.txt",), Degradation(4)), told.append))
+        list(find_cubes((cubes / "notes.txt",), say=told.append))
     with pytest.raises(FormatError, match="no cube in this folder"):
-        list(find_cubes(TrainingPlan((tmp_path,), Degradation(4)), told.append))
+        list(find_cubes((tmp_path,), say=told.append))
 
 
 def test_training_is_told_of_holes_that_nobody_declared(tmp_path):
@@ -406,12 +407,11 @@ def test_what_pdenet_made_teaches_it_nothing(pdenet, tmp_path):
     assert pdenet("uncertainty", scene, "-o", tmp_path, *words, "--no-page").returncode == 0
     options = ("--model", "bicubic", "--quicklook")
     assert pdenet("upscale", scene, "-o", tmp_path / "fine.tif", *options).returncode == 0
-    found = [cube.path.name for cube in find_cubes(TrainingPlan((tmp_path,), Degradation(4)), told.append)]
+    found = [cube.path.name for cube in find_cubes((tmp_path,), say=told.append)]
     assert found == ["a.hdr"]
     made = len(list(tmp_path.iterdir())) - 2
-    assert [note.text for note in told] == [f"left out: {made} files in {tmp_path} that pdenet made"]
-    asked = TrainingPlan((tmp_path / "fine.tif",), Degradation(4))
-    assert [cube.path.name for cube in find_cubes(asked, told.append)] == ["fine.tif"]
+    assert told == [f"left out: {made} files in {tmp_path} that pdenet made"]
+    assert [cube.path.name for cube in find_cubes((tmp_path / "fine.tif",), say=told.append)] == ["fine.tif"]
 
 
 @pytest.mark.parametrize("kept", ["m.safetensors", "m.last.safetensors"])
@@ -421,12 +421,12 @@ def test_what_training_leaves_among_cubes_is_told_of_in_one_line(tmp_path, model
     shutil.copy(models / "pdenet.safetensors", tmp_path / kept)
     for name in ("m.log.jsonl", "m.curves.png"):
         (tmp_path / name).write_text("{}")
-    found = [cube.path.name for cube in find_cubes(TrainingPlan((tmp_path,), Degradation(4)), told.append)]
+    found = [cube.path.name for cube in find_cubes((tmp_path,), say=told.append)]
     assert found == ["a.hdr"]
-    assert [note.text for note in told] == [f"left out: 3 files in {tmp_path} that pdenet made"]
+    assert told == [f"left out: 3 files in {tmp_path} that pdenet made"]
     (tmp_path / "b.safetensors").write_text("of someone else")
-    list(find_cubes(TrainingPlan((tmp_path,), Degradation(4)), told.append))
-    assert "b.safetensors: not a cube" in told[-1].text
+    list(find_cubes((tmp_path,), say=told.append))
+    assert "b.safetensors: not a cube" in told[-1]
 
 
 def test_a_picture_among_cubes_is_no_cube_and_a_series_of_them_is_one(tmp_path):
@@ -436,25 +436,25 @@ def test_a_picture_among_cubes_is_no_cube_and_a_series_of_them_is_one(tmp_path):
 
     def found():
         told.clear()
-        return [c.path.name for c in find_cubes(TrainingPlan((tmp_path,), Degradation(4)), told.append)]
+        return [c.path.name for c in find_cubes((tmp_path,), say=told.append)]
 
     told = []
     written(tmp_path / "a.hdr", picture(3, 40, 40))
     for name in ("a_preview.png", "quicklooks/a.png", "scene/s_ms_01.png", "scene/s_ms_02.png"):
         png(tmp_path / name)
     assert found() == ["a.hdr", "scene"]
-    assert any("a_preview.png" in note.text for note in told)
+    assert any("a_preview.png" in note for note in told)
     for name in ("b_1.png", "b_2.png", "a_1.png", "a_2.png"):
         png(tmp_path / name)
     assert found() == ["a.hdr", "scene"]
     png(tmp_path / "scene" / "s_ms_03.png", side=30)
     assert found() == ["a.hdr"]
-    assert any("All bands must be alike" in note.text for note in told)
+    assert any("All bands must be alike" in note for note in told)
 
 
 def test_links_that_lead_back_and_folders_named_twice_are_no_matter(cubes, tmp_path):
     for name, where in {"cubes": cubes, "here": ".", "there": "."}.items():
         (tmp_path / name).symlink_to(where)
     paths = (cubes / "deeper", tmp_path, cubes, cubes / "deeper")
-    found = [cube.path.name for cube in find_cubes(TrainingPlan(paths, Degradation(4)), lambda event: None)]
+    found = [cube.path.name for cube in find_cubes(paths)]
     assert found == ["b.hdr", "a.hdr", "small.hdr"]

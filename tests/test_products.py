@@ -8,7 +8,7 @@ from pdenet_cli import CubeMeta, Window, open_cube
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats import hdf5
 from pdenet_cli.formats.labelled import ground_grid
-from pdenet_cli.georeference import Georeference, GroundPoint
+from pdenet_cli.scene.georeference import Georeference, GroundPoint
 from tests.stores import check_interrupted, make, netcdf, numbers, write
 
 

@@ -20,15 +20,15 @@ from pdenet_cli import (
     create_cube,
     load_model,
     open_cube,
-    radiometry,
     sharpen,
 )
-from pdenet_cli.cube import Cube
 from pdenet_cli.errors import FormatError, UsageError
 from pdenet_cli.formats.tiff.segments import SegmentArray
-from pdenet_cli.holes import filled_from_edges, valid
-from pdenet_cli.reading import Reading
-from pdenet_cli.survey import _evenly_spread, refuse_narrow
+from pdenet_cli.scene import radiometry
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.holes import filled_from_edges, valid
+from pdenet_cli.scene.reading import Reading
+from pdenet_cli.scene.survey import _evenly_spread, refuse_narrow
 from tests.cubes import in_memory, written
 from tests.tiffs import gdal_file
 
@@ -345,7 +345,7 @@ def test_the_percentile_is_that_of_all_columns_whatever_the_size_of_the_scene():
 
 
 def test_what_a_partial_survey_did_not_see_is_not_taken_for_absent(tmp_path, monkeypatch):
-    monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", 3 * 20)  # one row at a time
+    monkeypatch.setattr("pdenet_cli.scene.survey.BLOCK_VALUES", 3 * 20)  # one row at a time
     pixels = np.random.default_rng(0).uniform(100, 200, (3, 20, 20)).astype("f4")
     pixels[0, 0] = -50
     pixels[1] = np.nan
@@ -509,7 +509,7 @@ def test_bad_bands_say_nothing_though_the_good_ones_hold_one_number(tmp_path):
 
 
 def test_only_what_is_doubtful_is_looked_at_twice(tmp_path, monkeypatch):
-    monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", 6 * 20)
+    monkeypatch.setattr("pdenet_cli.scene.survey.BLOCK_VALUES", 6 * 20)
     pixels = np.random.default_rng(0).random((6, 40, 20)).astype("f4")
     pixels[[0, 2, 5]] = 0
     described = CubeMeta(6, 40, 20, pixels.dtype, good_bands=(True,) * 5 + (False,))
@@ -531,7 +531,7 @@ def test_only_what_is_doubtful_is_looked_at_twice(tmp_path, monkeypatch):
 
 
 def test_a_band_with_one_number_throughout_is_usable_but_does_not_vary(tmp_path, monkeypatch):
-    monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", 100)
+    monkeypatch.setattr("pdenet_cli.scene.survey.BLOCK_VALUES", 100)
     pixels = np.random.default_rng(0).integers(1, 900, (5, 40, 20)).astype("i2")
     pixels[1], pixels[2], pixels[3], pixels[4] = 0, 7, 7, -1
     pixels[2, 0, :5] = -1  # nodata does not count
@@ -549,7 +549,7 @@ def test_a_band_with_one_number_throughout_is_usable_but_does_not_vary(tmp_path,
 
 
 def test_a_scene_whose_numbers_the_first_look_missed_is_not_called_empty(tmp_path, monkeypatch):
-    monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", 100)
+    monkeypatch.setattr("pdenet_cli.scene.survey.BLOCK_VALUES", 100)
     pixels = np.full((2, 80, 20), -1, "i2")
     pixels[:, 0] = np.arange(20)
     meta = CubeMeta(2, 80, 20, pixels.dtype, nodata=-1)
@@ -564,8 +564,8 @@ def test_a_scene_whose_numbers_the_first_look_missed_is_not_called_empty(tmp_pat
 @pytest.mark.parametrize("interleave", ["band", "pixel"])
 @pytest.mark.parametrize("values", [14 * 150 * 100, 14 * 64 * 32, 3 * 32 * 32, 10])
 def test_no_tile_is_decoded_twice(tmp_path, monkeypatch, interleave, values):
-    monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", values)
-    monkeypatch.setattr("pdenet_cli.formats.kept.KEPT_BYTES", 0)
+    monkeypatch.setattr("pdenet_cli.scene.survey.BLOCK_VALUES", values)
+    monkeypatch.setattr("pdenet_cli.formats.common.kept.KEPT_BYTES", 0)
     pixels = np.random.default_rng(0).integers(1, 900, (14, 150, 100)).astype("i2")
     tiles = dict(tiled=True, blockxsize=32, blockysize=32, compress="deflate", interleave=interleave)
     path = gdal_file(tmp_path / "a.tif", pixels, **tiles)
@@ -591,7 +591,7 @@ def test_no_tile_is_decoded_twice(tmp_path, monkeypatch, interleave, values):
 
 @pytest.mark.parametrize("suffix", [".h5", ".zarr"])
 def test_a_survey_reads_whole_chunks(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", 500)
+    monkeypatch.setattr("pdenet_cli.scene.survey.BLOCK_VALUES", 500)
     path, pixels = tmp_path / f"a{suffix}", np.random.default_rng(0).random((6, 30, 40)).astype("f4")
     if suffix == ".h5":
         with h5py.File(path, "w") as file:
@@ -613,8 +613,8 @@ def test_a_survey_reads_whole_chunks(tmp_path, monkeypatch, suffix):
 
 
 def test_what_a_file_keeps_in_blocks_too_large_for_memory_is_read_by_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr("pdenet_cli.survey.LARGEST_BLOCK", 6 * 30 * 40 - 1)
-    monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", 500)
+    monkeypatch.setattr("pdenet_cli.scene.survey.LARGEST_BLOCK", 6 * 30 * 40 - 1)
+    monkeypatch.setattr("pdenet_cli.scene.survey.BLOCK_VALUES", 500)
     pixels = np.random.default_rng(0).random((6, 30, 40)).astype("f4")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("cube", data=pixels, chunks=pixels.shape, compression="gzip")

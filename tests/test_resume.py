@@ -17,12 +17,12 @@ import pytest
 
 from pdenet_cli import Cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.formats import raw
-from pdenet_cli.models import bicubic_model, load_model
-from pdenet_cli.posterior import Posterior
-from pdenet_cli.summaries import Question
+from pdenet_cli.formats.common import raw
+from pdenet_cli.models.model import bicubic_model, load_model
+from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.tools import delivery
 from pdenet_cli.tools.job import Job, Settings
+from pdenet_cli.uncertainty.summaries import Question
 from tests.command import start, wait_for_tile
 from tests.conftest import with_room_for
 

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import rel_entr
 from scipy.stats import binom
 
-from pdenet_cli.risk_control import (
+from pdenet_cli.uncertainty.risk_control import (
     allowed_mean,
     binomial_cdf,
     least_bound,

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from pdenet_cli import Radiometry, Survey, Window, load_model, open_cube, sharpen
-from pdenet_cli.calibration import Calibration
 from pdenet_cli.degradation import Degradation, bicubic_up
-from pdenet_cli.models import choose_model
-from pdenet_cli.posterior import Posterior
-from pdenet_cli.weights_file import read_header
+from pdenet_cli.models.catalogue import choose_model
+from pdenet_cli.models.weights_file import read_header
+from pdenet_cli.sampling.posterior import Posterior
+from pdenet_cli.uncertainty.calibration import Calibration
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "indian_pines.hdr"
 

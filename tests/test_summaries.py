@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdenet_cli.evidence import Evidence, enlarged, mean, roughness, std
-from pdenet_cli.summaries import DARK, MAPS, MEAN, USUAL, Question
+from pdenet_cli.uncertainty.evidence import Evidence, enlarged, mean, roughness, std
+from pdenet_cli.uncertainty.summaries import DARK, MAPS, MEAN, USUAL, Question
 
 
 def evidence(samples, **known):

@@ -12,8 +12,8 @@ from rasterio.enums import ColorInterp
 from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import tiff
-from pdenet_cli.formats.base import OpenOptions
-from pdenet_cli.formats.tiff import header as tiff_header
+from pdenet_cli.formats.common.base import OpenOptions
+from pdenet_cli.formats.tiff import tags as tiff_header
 from pdenet_cli.tools.truths import TruthSettings, first_repeated
 from tests.cubes import written
 from tests.tiffs import PIXELS, full_meta, gdal_file

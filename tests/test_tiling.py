@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pdenet_cli import Window
 from pdenet_cli.errors import ResourceError
-from pdenet_cli.tiling import Plan, Tile, plan_tiles
+from pdenet_cli.sampling.tiling import Plan, Tile, plan_tiles
 
 plans = st.builds(
     lambda rows, columns, bands, skipped, halo, band_halo, tile, depth, around: Plan(

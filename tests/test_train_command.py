@@ -16,7 +16,8 @@ import torch.distributed as dist
 
 from pdenet_cli import open_cube
 from pdenet_cli.errors import FormatError, ModelError, OutputError, ResourceError, UsageError
-from pdenet_cli.models import load_model, save_model, training_tensors
+from pdenet_cli.models.model import load_model, save_model, training_tensors
+from pdenet_cli.models.weights_file import read_tensors
 from pdenet_cli.tools import train as tool
 from pdenet_cli.tools.train import train
 from pdenet_cli.training import data
@@ -24,7 +25,6 @@ from pdenet_cli.training.log import read_log
 from pdenet_cli.training.processes import Processes
 from pdenet_cli.training.recipe import Recipe
 from pdenet_cli.training.trainer import StepResult
-from pdenet_cli.weights_file import read_tensors
 from tests.cubes import written
 from tests.trainings import plan
 

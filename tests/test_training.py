@@ -12,8 +12,8 @@ from skimage.metrics import peak_signal_noise_ratio
 from pdenet_cli import open_cube
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import TrainingError
-from pdenet_cli.models import load_model
-from pdenet_cli.networks import Network
+from pdenet_cli.models.model import load_model
+from pdenet_cli.models.networks import Network
 from pdenet_cli.tools.train import train
 from pdenet_cli.training import loop
 from pdenet_cli.training.data import Scene

@@ -14,7 +14,7 @@ from pdenet_cli.pages.chart import ordinal
 from pdenet_cli.pages.map_picture import map_png
 from pdenet_cli.pages.overview import round_levels, shares_above
 from pdenet_cli.pages.uncertainty import share_text
-from pdenet_cli.picture import coloured
+from pdenet_cli.scene.picture import coloured
 from tests.cubes import in_memory
 from tests.uncertainty_pages import COLUMNS, ROWS, page_of, some_cubes
 

@@ -14,9 +14,6 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import spearmanr
 
 from pdenet_cli import CubeMeta
-from pdenet_cli.calibration import KEY, Calibration
-from pdenet_cli.cube import Cube
-from pdenet_cli.error_ratios import ErrorRatios
 from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation import estimate_maps
 from pdenet_cli.evaluation.estimate_maps import EstimateMaps
@@ -24,16 +21,19 @@ from pdenet_cli.evaluation.measures import MEASURES, mean_trust
 from pdenet_cli.evaluation.sparsification import Pool, Sparsification, bins_of, ence, spearman
 from pdenet_cli.evaluation.uncertainty import assess, error_ratios_of
 from pdenet_cli.evaluation.view import View
-from pdenet_cli.model_spec import ModelSpec
-from pdenet_cli.models import Model, save_model
-from pdenet_cli.networks.pdenet import CONFIGS, PDENet, TemplateNet
+from pdenet_cli.models.model import Model, save_model
+from pdenet_cli.models.networks.pdenet import CONFIGS, PDENet, TemplateNet
+from pdenet_cli.models.spec import ModelSpec
 from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.pages.trust import trust_charts
-from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.spread import guess, strata
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.radiometry import Radiometry
+from pdenet_cli.scene.window import Window
 from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.truths import TruthSettings
-from pdenet_cli.window import Window
+from pdenet_cli.uncertainty.calibration import KEY, Calibration
+from pdenet_cli.uncertainty.error_ratios import ErrorRatios
+from pdenet_cli.uncertainty.spread import guess, strata
 from tests.cubes import written
 
 SHAPE = (4, 30, 25)

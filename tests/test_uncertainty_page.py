@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from skimage.io import imread
 
 from pdenet_cli import CubeMeta, create_cube, open_cube
-from pdenet_cli.cube import Cube
-from pdenet_cli.model_spec import ModelSpec
-from pdenet_cli.models import Model, save_model
-from pdenet_cli.networks.pdenet import CONFIGS, PDENet
+from pdenet_cli.models.model import Model, save_model
+from pdenet_cli.models.networks.pdenet import CONFIGS, PDENet
+from pdenet_cli.models.spec import ModelSpec
 from pdenet_cli.pages import overview as overviews
 from pdenet_cli.pages.overview import (
     InputSpectra,
@@ -29,9 +28,10 @@ from pdenet_cli.pages.overview import (
     spectra_of,
 )
 from pdenet_cli.pages.uncertainty import Facts, MapFacts, from_cubes
-from pdenet_cli.picture import map_quicklook, quicklook
+from pdenet_cli.pages.uncertainty_files import _notes
 from pdenet_cli.report import Report
-from pdenet_cli.tools.page import _notes
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.picture import map_quicklook, quicklook
 from tests.conftest import calibration
 from tests.cubes import in_memory
 from tests.uncertainty_pages import (

@@ -19,13 +19,13 @@ from pdenet_cli.cli import app, sharpening
 from pdenet_cli.cli.sharpening import PosteriorOptions
 from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.errors import UsageError
-from pdenet_cli.models import bicubic_model, load_model
-from pdenet_cli.picture import HATCH_GREY, NODATA_GREY
-from pdenet_cli.posterior import Posterior
-from pdenet_cli.summaries import Question
+from pdenet_cli.models.model import bicubic_model, load_model
+from pdenet_cli.sampling.posterior import Posterior
+from pdenet_cli.scene.picture import HATCH_GREY, NODATA_GREY
 from pdenet_cli.tools.job import Job, Settings
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.tools.naming import output_paths
+from pdenet_cli.uncertainty.summaries import Question
 from tests.conftest import PEAK, calibration, on_linux
 from tests.cubes import picture, rewritten, written
 
@@ -648,7 +648,7 @@ def test_whole_numbers_need_no_nan(tmp_path):
 
 def test_what_is_written_rests_on_all_of_the_scene(tmp_path, monkeypatch):
     monkeypatch.setattr(Survey.of.__func__, "__defaults__", (500,))
-    monkeypatch.setattr("pdenet_cli.survey.BLOCK_VALUES", 2 * 50)
+    monkeypatch.setattr("pdenet_cli.scene.survey.BLOCK_VALUES", 2 * 50)
     pixels = picture(2, 50, 50).astype("<f4") + 1
     pixels[0, 0, 0] = -70
     scene, posterior = written(tmp_path / "a.hdr", pixels), Posterior(bicubic_model(2), 1)

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pdenet_cli.networks import winograd
-from pdenet_cli.networks.pdenet import CONFIGS, PDENet
+from pdenet_cli.models.networks import winograd
+from pdenet_cli.models.networks.pdenet import CONFIGS, PDENet
 
 COMPILER = (shutil.which("cc") or shutil.which("gcc")) and platform.machine() == "x86_64"
 NETWORK = replace(CONFIGS["paper"], stages=2, units=3, width=64, head=32)

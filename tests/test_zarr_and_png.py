@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.formats import limits, zarr_store
-from pdenet_cli.georeference import Georeference
+from pdenet_cli.formats import zarr as zarr_store
+from pdenet_cli.formats.common import limits
+from pdenet_cli.scene.georeference import Georeference
 from tests.stores import full, numbers, shapes, write
 
 zarr = pytest.importorskip("zarr")

@@ -7,7 +7,7 @@ import numpy as np
 import rasterio
 
 from pdenet_cli import CubeMeta
-from pdenet_cli.georeference import Georeference
+from pdenet_cli.scene.georeference import Georeference
 
 PIXELS = np.random.default_rng(0).integers(0, 250, (5, 37, 50))
 TURN = math.cos(math.radians(30)) * 30, math.sin(math.radians(30)) * 30

@@ -6,7 +6,7 @@ import torch
 
 from pdenet_cli import open_cube
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.networks import NETWORKS
+from pdenet_cli.models.networks import NETWORKS
 from pdenet_cli.tools.train import TrainingPlan
 from pdenet_cli.training.data import Scene
 from pdenet_cli.training.patches import Patches

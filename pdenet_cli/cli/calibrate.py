@@ -72,7 +72,7 @@ def calibrate(
     --noise say, and then sharpened. Use scenes, or parts of scenes, that the
     model has not seen and that resemble those it will be used on.
     """
-    from pdenet_cli.networks.runtime import use_threads
+    from pdenet_cli.system import use_threads
     from pdenet_cli.tools.calibrate import calibrate as calibrate_model
     from pdenet_cli.tools.truths import TruthSettings
 
@@ -102,7 +102,7 @@ def calibrate(
 
 
 def _show(done: Calibrated) -> None:
-    from pdenet_cli.spread import STRATA
+    from pdenet_cli.uncertainty.spread import STRATA
 
     made = done.calibration
     table = Table(title=f"{100 * made.level:g} % intervals", title_justify="left", box=None, pad_edge=False)

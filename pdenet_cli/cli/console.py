@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from pdenet_cli.errors import BatchError, PdenetError
-from pdenet_cli.progress import Watch
+from pdenet_cli.report import Watch
 
 INTERRUPTED = 130  # the exit code after Ctrl-C
 

@@ -19,9 +19,9 @@ from pdenet_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from pdenet_cli.evaluation.measures import Trust
+    from pdenet_cli.evaluation.metrics import Metric
     from pdenet_cli.evaluation.results import Evaluation, MetricValues
     from pdenet_cli.evaluation.study import Study
-    from pdenet_cli.metrics import Metric
     from pdenet_cli.tools.truths import TruthSettings
 
 
@@ -125,8 +125,8 @@ def evaluate(
     out too. --uncertainty adds coverage and width of the intervals, AUSE, AURG,
     Spearman and ENCE.
     """
-    from pdenet_cli.formats.output import refuse_existing, refuse_folders, write_whole
-    from pdenet_cli.networks.runtime import use_threads
+    from pdenet_cli.files import refuse_existing, refuse_folders, write_whole
+    from pdenet_cli.system import use_threads
     from pdenet_cli.tools.truths import TruthSettings, refuse_to_replace
 
     use_threads(threads)

@@ -16,9 +16,9 @@ from pdenet_cli.cli.parsing import parse_bands
 from pdenet_cli.errors import BatchError, PdenetError, UsageError, as_pdenet_error
 
 if TYPE_CHECKING:
-    from pdenet_cli.cube_meta import CubeMeta
-    from pdenet_cli.georeference import Georeference
-    from pdenet_cli.picture import Picture
+    from pdenet_cli.scene.georeference import Georeference
+    from pdenet_cli.scene.meta import CubeMeta
+    from pdenet_cli.scene.picture import Picture
     from pdenet_cli.tools.describe import Description
 
 

@@ -29,8 +29,8 @@ def _list(context: typer.Context, as_json: options.Json = False) -> None:
     if context.invoked_subcommand is not None:
         context.obj = as_json  # said before `show` it means the same
         return
-    from pdenet_cli.models import available_models
-    from pdenet_cli.weights_file import read_header
+    from pdenet_cli.models.catalogue import available_models
+    from pdenet_cli.models.weights_file import read_header
 
     headers = []
     for path in available_models().values():
@@ -65,12 +65,12 @@ def show(
     as_json: options.Json = False,
 ) -> None:
     """Show a model's description: network, data, recipe, scores, licence."""
-    from pdenet_cli.models import find_model
-    from pdenet_cli.weights_file import read_header
+    from pdenet_cli.models.catalogue import find_model
+    from pdenet_cli.models.weights_file import read_header
 
     spec = read_header(find_model(model)).spec
     if plot is not None:
-        from pdenet_cli.tools.chances import plot_chances
+        from pdenet_cli.pages.chances import plot_chances
 
         plot_chances(model, plot, overwrite)
     if as_json or context.obj:
@@ -117,7 +117,7 @@ def _ancestors(model: Any) -> Iterator[str]:
 
 
 def _intervals(spec: Any) -> str:
-    from pdenet_cli.calibration import Calibration
+    from pdenet_cli.uncertainty.calibration import Calibration
 
     made = Calibration.of(spec)
     if made is None:

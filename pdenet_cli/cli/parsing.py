@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from pdenet_cli.bands import BandChoice, band_choice
 from pdenet_cli.errors import UsageError
+from pdenet_cli.scene.bands import BandChoice, band_choice
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

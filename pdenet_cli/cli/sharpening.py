@@ -18,7 +18,7 @@ from pdenet_cli.cli.console import INTERRUPTED, err, out, print_json, say, size_
 from pdenet_cli.errors import BatchError, PdenetError, as_pdenet_error
 
 if TYPE_CHECKING:
-    from pdenet_cli.posterior import Posterior
+    from pdenet_cli.sampling.posterior import Posterior
     from pdenet_cli.tools.job import Forecast, Job, Settings
 
 LOG_EVERY = 60  # seconds between lines of progress where no bar can be shown
@@ -39,10 +39,9 @@ class PosteriorOptions:
 
     def posterior(self) -> Posterior:
         """The model, loaded, with its draws made."""
-        from pdenet_cli.devices import choose_device
-        from pdenet_cli.models import open_model
-        from pdenet_cli.networks.runtime import use_threads
-        from pdenet_cli.posterior import Posterior
+        from pdenet_cli.models.model import open_model
+        from pdenet_cli.sampling.posterior import Posterior
+        from pdenet_cli.system import choose_device, use_threads
 
         use_threads(self.threads)
         model = open_model(self.model, self.scale, choose_device(self.device))

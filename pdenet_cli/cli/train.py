@@ -113,7 +113,7 @@ def train(
 ) -> None:
     """Train a model on your cubes, in any format; stop with Ctrl-C and continue with --resume.
 
-    A quarter of every cube is held out for validation, or whole cubes with --validate.
+    A quarter of every cube is held out for validation, unless --validate names cubes.
     The best model is written to OUTPUT; the last state, a log (JSONL) and the curves (PNG) beside it.
     On several GPUs: torchrun --nproc-per-node N -m pdenet_cli train ...
     """

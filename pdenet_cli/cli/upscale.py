@@ -145,8 +145,8 @@ def uncertainty(
     errors; the shipped models are both (see pdenet calibrate). Files are
     named SCENE_MAP and SCENE_MAP_merged; a JSON report says what they show.
     """
-    from pdenet_cli.summaries import Question
     from pdenet_cli.tools.job import Settings
+    from pdenet_cli.uncertainty.summaries import Question
 
     of_posterior = PosteriorOptions(scale, model, samples, seed, ensemble, device, threads, mixtures)
     question = Question(levels, level, tolerance)

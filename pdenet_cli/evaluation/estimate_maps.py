@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Cube
-from pdenet_cli.error_ratios import ErrorRatios
 from pdenet_cli.evaluation.trial import Coarse, scratch_cube
 from pdenet_cli.evaluation.view import View
-from pdenet_cli.spread import Strata, spread, strata
-from pdenet_cli.summaries import MEAN, STD, Summary
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.uncertainty.error_ratios import ErrorRatios
+from pdenet_cli.uncertainty.spread import Strata, spread, strata
+from pdenet_cli.uncertainty.summaries import MEAN, STD, Summary
 
 CHUNK_VALUES = 1 << 23  # about how many values, in whole bands, are read at once
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.evaluation.view import Reader, View
-from pdenet_cli.picture import Picture, rgb_bands
-from pdenet_cli.window import Window
+from pdenet_cli.scene.picture import Picture, rgb_bands
+from pdenet_cli.scene.window import Window
 
 LONGEST_SIDE = 400  # pixels on a side of a picture
 TRUTH = "truth"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.summaries import FILE_UNITS
+from pdenet_cli.uncertainty.summaries import FILE_UNITS
 
 INTERVAL_PREFIX = "interval "  # of the measures that only a calibrated model has
 OF_VALUES = "AUSE/random of values"  # of all bands in one order

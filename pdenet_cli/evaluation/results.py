@@ -12,8 +12,8 @@ from typing import Any
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.evaluation.look import Look
 from pdenet_cli.evaluation.measures import MEASURES, Trust, mean_trust
+from pdenet_cli.evaluation.metrics import PROTOCOLS, Metric, comparable, means_over
 from pdenet_cli.evaluation.study import METRICS, Study
-from pdenet_cli.metrics import PROTOCOLS, Metric, comparable, means_over
 from pdenet_cli.report import finite
 
 MetricValues = Mapping[str, float]  # by metric

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from pdenet_cli.cube import Pixels
-from pdenet_cli.cube_meta import CubeMeta
+from pdenet_cli.evaluation.metrics import Tally, means_over
 from pdenet_cli.evaluation.view import View
-from pdenet_cli.evidence import Evidence, Map, mean
-from pdenet_cli.metrics import Tally, means_over
-from pdenet_cli.summaries import Question, Summary
-from pdenet_cli.window import Window
+from pdenet_cli.scene.cube import Pixels
+from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.window import Window
+from pdenet_cli.uncertainty.evidence import Evidence, Map, mean
+from pdenet_cli.uncertainty.summaries import Question, Summary
 
 METRICS = ("MPSNR", "SAM")  # those without a window around a pixel, so tiles need no margin
 LEAST_SETS = 3  # disjoint sets of the largest N

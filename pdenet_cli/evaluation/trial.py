@@ -10,21 +10,21 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pdenet_cli.cube import Cube
-from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ResourceError
 from pdenet_cli.evaluation.view import ALREADY_UNIT, View
-from pdenet_cli.formats.raw import RawArray
-from pdenet_cli.gathering import halo_for, margin_for
-from pdenet_cli.holes import FILL_DEPTH, filled_from_edges
-from pdenet_cli.inference import Layer, Sink, super_resolve
-from pdenet_cli.memory import usable_memory
-from pdenet_cli.networks import Draw
-from pdenet_cli.posterior import Posterior
-from pdenet_cli.progress import Say, WatchTiles
-from pdenet_cli.summaries import Summary
-from pdenet_cli.window import Window
+from pdenet_cli.formats.common.raw import RawArray
+from pdenet_cli.models.networks import Draw
+from pdenet_cli.report import Say, WatchTiles
+from pdenet_cli.sampling.posterior import Posterior
+from pdenet_cli.sampling.run import Layer, Sink, super_resolve
+from pdenet_cli.sampling.tile import halo_for, margin_for
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.holes import FILL_DEPTH, filled_from_edges
+from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.window import Window
+from pdenet_cli.system import usable_memory
+from pdenet_cli.uncertainty.summaries import Summary
 
 BAND_VALUES = 1 << 26  # values of the truth that are degraded at once
 BYTES_PER_VALUE = 25  # memory that degrading takes per value, for the largest data type

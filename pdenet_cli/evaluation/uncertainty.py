@@ -14,14 +14,14 @@ import math
 
 import numpy as np
 
-from pdenet_cli.calibration import Calibration
-from pdenet_cli.error_ratios import ErrorRatios
 from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation.error_values import ErrorValues, Factors, MergedPixels
 from pdenet_cli.evaluation.estimate_maps import EstimateMaps, band_maps
 from pdenet_cli.evaluation.measures import AVERAGED, INTERVAL_PREFIX, NAMES, OF_VALUES, Trust, mean_of_known
 from pdenet_cli.evaluation.sparsification import STEPS, Pool, Sparsification, bins_of, ence, spearman
 from pdenet_cli.evaluation.view import View
+from pdenet_cli.uncertainty.calibration import Calibration
+from pdenet_cli.uncertainty.error_ratios import ErrorRatios
 
 ONE_SIGMA = 0.6827  # share of normal errors within one standard deviation
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Cube, Pixels
-from pdenet_cli.metrics import Tally
-from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.window import Window
+from pdenet_cli.evaluation.metrics import Tally
+from pdenet_cli.scene.cube import Cube, Pixels
+from pdenet_cli.scene.radiometry import Radiometry
+from pdenet_cli.scene.window import Window
 
 BLOCK_VALUES = 1 << 21  # about how many values of a cube are compared at once
 STRIP_BYTES = 1 << 28  # of a cube in blocks that are held in memory

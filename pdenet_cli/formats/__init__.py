@@ -9,26 +9,27 @@ from pathlib import Path
 
 import numpy as np
 
-from pdenet_cli.cube import Cube
-from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
-from pdenet_cli.formats import envi, hdf5, mat, png_folder, tiff, zarr_store
-from pdenet_cli.formats.base import Format, OpenOptions
-from pdenet_cli.formats.kept import keep_blocks
-from pdenet_cli.formats.output import Output, is_folder, refuse_existing, unwritable
+from pdenet_cli.files import is_folder, refuse_existing, unwritable
+from pdenet_cli.formats import envi, hdf5, mat, png, tiff, zarr
+from pdenet_cli.formats.common.base import Format, OpenOptions
+from pdenet_cli.formats.common.kept import keep_blocks
+from pdenet_cli.formats.common.output import Output
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.meta import CubeMeta
 
 FORMATS: tuple[Format, ...] = (
     tiff.FORMAT,
     mat.FORMAT,
     hdf5.FORMAT,
     hdf5.NETCDF,
-    zarr_store.FORMAT,
-    png_folder.FORMAT,
+    zarr.FORMAT,
+    png.FORMAT,
     envi.FORMAT,
 )
 """In the order of recognition; ENVI is last because any bytes may be its data file."""
 
-ONE_ARRAY = (tiff.FORMAT, png_folder.FORMAT, envi.FORMAT)  # formats without named variables
+ONE_ARRAY = (tiff.FORMAT, png.FORMAT, envi.FORMAT)  # formats without named variables
 HEAD_BYTES = 4096
 NETCDF_NAMES = (".nc", ".nc4", ".cdf", ".netcdf")
 
@@ -97,7 +98,7 @@ def usual_suffix(scene: Path) -> str:
         kind = _recognised(scene, b"" if scene.is_dir() else _head(scene))
     except (PdenetError, OSError):  # opening it says why
         known = suffix in writable_suffixes() and suffix not in envi.FORMAT.suffixes
-        kind = output_format(scene) if known else png_folder.FORMAT if is_folder(scene) else envi.FORMAT
+        kind = output_format(scene) if known else png.FORMAT if is_folder(scene) else envi.FORMAT
     if kind is hdf5.FORMAT and suffix in NETCDF_NAMES:
         kind = hdf5.NETCDF  # the two cannot be told apart by their bytes
     if kind.create is None:
@@ -107,10 +108,10 @@ def usual_suffix(scene: Path) -> str:
 
 def is_one_scene(folder: Path) -> bool:
     """Whether a folder is a cube: a Zarr store, or a series of pictures with no cubes or folders beside them."""
-    if zarr_store.FORMAT.recognises(folder, b""):
+    if zarr.FORMAT.recognises(folder, b""):
         return True
     others = any(path.is_dir() or path.suffix.lower() in writable_suffixes() for path in _visible(folder))
-    return not others and png_folder.is_series(folder)
+    return not others and png.is_series(folder)
 
 
 @contextmanager

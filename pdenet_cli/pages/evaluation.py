@@ -9,15 +9,15 @@ from html import escape
 import numpy as np
 
 from pdenet_cli.evaluation.look import TRUTH, Look
+from pdenet_cli.evaluation.metrics import Metric
 from pdenet_cli.evaluation.results import Evaluation, MetricValues, SceneResult
 from pdenet_cli.evaluation.study import METRICS, Study
 from pdenet_cli.evaluation.view import PARTS
-from pdenet_cli.metrics import Metric
 from pdenet_cli.pages.chart import Line, Stroke, legend, line_chart, ordinal, strokes
 from pdenet_cli.pages.frame import html_page
 from pdenet_cli.pages.trust import trust_charts, trust_tables
-from pdenet_cli.picture import Picture, coloured, data_uri
 from pdenet_cli.report import finite
+from pdenet_cli.scene.picture import Picture, coloured, data_uri
 
 COLOUR_MAP = "inferno"  # perceptually uniform, with any colour vision and in grey
 

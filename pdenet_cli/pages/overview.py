@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Cube
-from pdenet_cli.cube_meta import CubeMeta
-from pdenet_cli.holes import valid
-from pdenet_cli.picture import Picture, quicklook, thinned, thinning
-from pdenet_cli.window import Window
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.holes import valid
+from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.picture import Picture, quicklook, thinned, thinning
+from pdenet_cli.scene.window import Window
 
 LONGEST_SIDE = 1024  # pixels of a picture
 MOST_VALUES = 5_000_000  # values of all spectra in a page

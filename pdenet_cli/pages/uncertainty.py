@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from pdenet_cli.cube import Cube
 from pdenet_cli.pages.chart import Axis, ordinal
 from pdenet_cli.pages.frame import html_page, resource
 from pdenet_cli.pages.map_picture import map_png
 from pdenet_cli.pages.overview import LONGEST_SIDE, MapOverview, Overview, Packed, Spectra, breaks, packed
-from pdenet_cli.picture import Picture, coloured, data_uri, thinned, thinning
 from pdenet_cli.report import finite
-from pdenet_cli.summaries import FILE_UNITS, SCALED_UNITS
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.picture import Picture, coloured, data_uri, thinned, thinning
+from pdenet_cli.uncertainty.summaries import FILE_UNITS, SCALED_UNITS
 
 
 @dataclass(frozen=True)

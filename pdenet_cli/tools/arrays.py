@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Cube
-from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import UsageError
-from pdenet_cli.gathering import halo_for, margin_for
-from pdenet_cli.inference import super_resolve
-from pdenet_cli.posterior import Posterior, require_posterior
-from pdenet_cli.progress import WatchTiles
-from pdenet_cli.reading import Reading
-from pdenet_cli.summaries import USUAL, Question
-from pdenet_cli.survey import Survey
+from pdenet_cli.report import WatchTiles
+from pdenet_cli.sampling.posterior import Posterior, require_posterior
+from pdenet_cli.sampling.run import super_resolve
+from pdenet_cli.sampling.tile import halo_for, margin_for
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.reading import Reading
+from pdenet_cli.scene.survey import Survey
 from pdenet_cli.tools.maps import Maps
+from pdenet_cli.uncertainty.summaries import USUAL, Question
 
 
 def sharpen(

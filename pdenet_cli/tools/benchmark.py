@@ -11,26 +11,28 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pdenet_cli.calibration import LEVEL, Calibration
-from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.devices import choose_device
 from pdenet_cli.errors import UsageError, as_pdenet_error
 from pdenet_cli.evaluation import study
 from pdenet_cli.evaluation.estimate_maps import EstimateMaps
 from pdenet_cli.evaluation.look import TRUTH
 from pdenet_cli.evaluation.measures import Trust
+from pdenet_cli.evaluation.metrics import PROTOCOLS
 from pdenet_cli.evaluation.results import Evaluation, SceneResult
 from pdenet_cli.evaluation.trial import Coarse, every_mask_one, make_coarse, scratch_cube, sharpen_coarse
 from pdenet_cli.evaluation.uncertainty import assess
 from pdenet_cli.evaluation.view import View
-from pdenet_cli.metrics import PROTOCOLS
-from pdenet_cli.models import BICUBIC, DEFAULT_SCALE, Model, bicubic_model, find_model, load_model
-from pdenet_cli.posterior import Posterior
-from pdenet_cli.progress import Say, Watch
-from pdenet_cli.summaries import MEAN
+from pdenet_cli.models.catalogue import BICUBIC, DEFAULT_SCALE, find_model
+from pdenet_cli.models.model import Model, bicubic_model, load_model
+from pdenet_cli.report import Say, Watch
+from pdenet_cli.sampling.mixtures import mixtures_seen
+from pdenet_cli.sampling.posterior import Posterior
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.system import choose_device
 from pdenet_cli.tools.evaluate import scene_result, seconds_since
 from pdenet_cli.tools.truths import TruthSettings, first_repeated, open_truth, trained_on, truth_view
+from pdenet_cli.uncertainty.calibration import LEVEL, Calibration
+from pdenet_cli.uncertainty.summaries import MEAN
 
 StudyScores = dict[study.DrawSet, study.Scores]
 
@@ -201,10 +203,11 @@ class Benchmark:
             if own != self.degradation
         ]
         known = ((system, self.posteriors[system], c) for system, c in self.calibrations.items() if c is not None)
+        seen = partial(mixtures_seen, bands)
         notes = (
             (s, note)
             for s, p, c in known
-            for note in c.misfits(len(p), p.ensemble, self.degradation, mixtures=p.most_mixtures, bands=bands)
+            for note in c.misfits(len(p), p.ensemble, self.degradation, mixtures=p.most_mixtures, seen=seen)
         )
         return (*others, *(f"{system}: {note}" for system, note in notes))
 

@@ -11,23 +11,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pdenet_cli.calibration import KEY, LEVEL, Calibration, leave_one_out_coverage, refuse_hopeless
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.devices import choose_device
-from pdenet_cli.error_ratios import ErrorRatios
 from pdenet_cli.errors import ModelError, UsageError, as_pdenet_error
 from pdenet_cli.evaluation.estimate_maps import EstimateMaps
 from pdenet_cli.evaluation.trial import make_coarse, sharpen_coarse
 from pdenet_cli.evaluation.uncertainty import error_ratios_of
+from pdenet_cli.files import refuse_existing, refuse_folders
 from pdenet_cli.formats import files_of
-from pdenet_cli.formats.output import refuse_existing, refuse_folders
-from pdenet_cli.models import Model, find_model, load_model, save_model, training_tensors
-from pdenet_cli.posterior import Posterior
-from pdenet_cli.progress import Say, Watch, WatchTiles
-from pdenet_cli.report import hashes
+from pdenet_cli.models.catalogue import find_model
+from pdenet_cli.models.model import Model, load_model, save_model, training_tensors
+from pdenet_cli.models.weights_file import SUFFIX
+from pdenet_cli.report import Say, Watch, WatchTiles, hashes
+from pdenet_cli.sampling.posterior import Posterior
+from pdenet_cli.system import choose_device
 from pdenet_cli.tools.learn_errors import Taught, learn_from
 from pdenet_cli.tools.truths import TruthSettings, first_repeated, open_truth, trained_on, truth_view
-from pdenet_cli.weights_file import SUFFIX
+from pdenet_cli.uncertainty.calibration import KEY, LEVEL, Calibration, leave_one_out_coverage, refuse_hopeless
+from pdenet_cli.uncertainty.error_ratios import ErrorRatios
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pdenet_cli.cube import Cube
-from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import OutputError, PdenetError
-from pdenet_cli.formats import files_of, open_cube
-from pdenet_cli.formats.output import (
+from pdenet_cli.files import (
     PARTIAL,
-    Output,
     is_same,
     partial_path,
     refuse_existing,
@@ -26,10 +22,14 @@ from pdenet_cli.formats.output import (
     rename,
     write_whole,
 )
-from pdenet_cli.picture import map_quicklook, png, quicklook
+from pdenet_cli.formats import files_of, open_cube
+from pdenet_cli.formats.common.output import Output
+from pdenet_cli.pages.uncertainty_files import write_page
 from pdenet_cli.report import REPORT, Report, finite
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.picture import map_quicklook, png, quicklook
 from pdenet_cli.tools.journal import Journal
-from pdenet_cli.tools.page import write_page
 
 KEPT = "The finished tiles are kept: continue with --resume."
 COMPLETE = "complete"  # the journal's step after the last tile

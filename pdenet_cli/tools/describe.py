@@ -6,14 +6,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pdenet_cli.bands import BandChoice
-from pdenet_cli.cube_meta import CubeMeta
+from pdenet_cli.files import refuse_existing, refuse_folders, refuse_scenes, write_whole
 from pdenet_cli.formats import open_cube
-from pdenet_cli.formats.output import refuse_existing, refuse_folders, refuse_scenes, write_whole
-from pdenet_cli.picture import Picture, png, quicklook, refuse_other_than_png
-from pdenet_cli.radiometry import Radiometry
 from pdenet_cli.report import finite
-from pdenet_cli.survey import Survey
+from pdenet_cli.scene.bands import BandChoice
+from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.picture import Picture, png, quicklook, refuse_other_than_png
+from pdenet_cli.scene.radiometry import Radiometry
+from pdenet_cli.scene.survey import Survey
 
 
 @dataclass(frozen=True)

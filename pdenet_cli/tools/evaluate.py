@@ -12,18 +12,18 @@ from pathlib import Path
 
 import numpy as np
 
-from pdenet_cli.bands import runs
-from pdenet_cli.cube import Cube
-from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import FormatError, PdenetError, UsageError
 from pdenet_cli.evaluation.look import TRUTH, Look
+from pdenet_cli.evaluation.metrics import PROTOCOLS
 from pdenet_cli.evaluation.results import Evaluation, SceneResult, SystemScores
 from pdenet_cli.evaluation.view import View, compare
-from pdenet_cli.metrics import PROTOCOLS
-from pdenet_cli.models import DEFAULT_SCALE
-from pdenet_cli.radiometry import physical_top, says_scale, without_implausible_scale
+from pdenet_cli.models.catalogue import DEFAULT_SCALE
 from pdenet_cli.report import hashes
-from pdenet_cli.survey import Survey
+from pdenet_cli.scene.bands import runs
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.radiometry import physical_top, says_scale, without_implausible_scale
+from pdenet_cli.scene.survey import Survey
 from pdenet_cli.tools.truths import TruthSettings, open_truth, truth_view
 
 SAME_PLACE = 0.1  # largest distance of two grids that count as the same, in pixels

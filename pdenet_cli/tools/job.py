@@ -12,24 +12,24 @@ from typing import Any, Self
 
 import numpy as np
 
-from pdenet_cli.bands import BandChoice, runs
-from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import OutputError, UsageError
+from pdenet_cli.files import unwritable
 from pdenet_cli.formats import open_cube, output_format
-from pdenet_cli.formats.output import Output, unwritable
-from pdenet_cli.gathering import halo_for, margin_for
-from pdenet_cli.inference import Layer, super_resolve
-from pdenet_cli.mixtures import enough_bands
-from pdenet_cli.posterior import Posterior, require_posterior
-from pdenet_cli.progress import Say
-from pdenet_cli.reading import Reading
-from pdenet_cli.report import Report, finite, hashes, versions
-from pdenet_cli.summaries import USUAL, Question
-from pdenet_cli.survey import Survey, refuse_narrow
+from pdenet_cli.formats.common.output import Output
+from pdenet_cli.report import Report, Say, finite, hashes, versions
+from pdenet_cli.sampling.mixtures import enough_bands
+from pdenet_cli.sampling.posterior import Posterior, require_posterior
+from pdenet_cli.sampling.run import Layer, super_resolve
+from pdenet_cli.sampling.tile import halo_for, margin_for
+from pdenet_cli.scene.bands import BandChoice, runs
+from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.reading import Reading
+from pdenet_cli.scene.survey import Survey, refuse_narrow
+from pdenet_cli.scene.window import Window
 from pdenet_cli.tools.delivery import COMPLETE, KEPT, Delivery
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.tools.naming import with_own_name
-from pdenet_cli.window import Window
+from pdenet_cli.uncertainty.summaries import USUAL, Question
 
 
 @dataclass(frozen=True)

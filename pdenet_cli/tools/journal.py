@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli.errors import OutputError
-from pdenet_cli.formats.output import locked
+from pdenet_cli.files import locked
 
 
 @dataclass(frozen=True)

@@ -19,18 +19,18 @@ from typing import Any
 import numpy as np
 
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.error_net import ErrorNet
 from pdenet_cli.errors import PdenetError, UsageError, as_pdenet_error
 from pdenet_cli.evaluation.estimate_maps import EstimateMaps
-from pdenet_cli.evaluation.lessons import lessons_of
 from pdenet_cli.evaluation.trial import Coarse, make_coarse, sharpen_coarse
-from pdenet_cli.model_spec import ERRORS_KEY
-from pdenet_cli.models import Model
-from pdenet_cli.posterior import Posterior
-from pdenet_cli.progress import Say, Watch, WatchTiles
+from pdenet_cli.models.error_net import ErrorNet
+from pdenet_cli.models.model import Model
+from pdenet_cli.models.spec import ERRORS_KEY
+from pdenet_cli.report import Say, Watch, WatchTiles
+from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.tools.truths import TruthSettings, open_truth, truth_view
 from pdenet_cli.training.data import sha256_of
 from pdenet_cli.training.error_lessons import STEPS, Lessons, learn_errors
+from pdenet_cli.training.scene_lessons import lessons_of
 
 NOISES = (0.003, 0.03, 0.01)  # standard deviations, 0..1, added to the input of scene after scene
 GROUPS = 5  # of scenes, at most: each group is left out of learning once

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.calibration import Calibration
-from pdenet_cli.cube import Cube
-from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import ModelError, UsageError
-from pdenet_cli.inference import Layer
 from pdenet_cli.pages.overview import strips
-from pdenet_cli.posterior import Posterior
-from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.summaries import FILE_UNITS, MAPS, MEAN, SCALED_UNITS, Question, Summary
-from pdenet_cli.survey import Survey
+from pdenet_cli.sampling.mixtures import mixtures_seen
+from pdenet_cli.sampling.posterior import Posterior
+from pdenet_cli.sampling.run import Layer
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.radiometry import Radiometry
+from pdenet_cli.scene.survey import Survey
+from pdenet_cli.uncertainty.calibration import Calibration
+from pdenet_cli.uncertainty.summaries import FILE_UNITS, MAPS, MEAN, SCALED_UNITS, Question, Summary
 
 DEFAULT_MAPS = ("std", "share")  # and error or interval, if the model can tell them
 UNIT_TEXTS = {"value": FILE_UNITS, "spread": FILE_UNITS, "percent": "percent", "degrees": "degrees"}
@@ -121,7 +123,8 @@ class Maps:
             return ()
         posterior = self.posterior
         count, ensemble, mixtures = len(posterior), posterior.ensemble, posterior.most_mixtures
-        return (*scaled, *self.doubts, *self.calibration.misfits(count, ensemble, mixtures=mixtures, bands=bands))
+        seen = partial(mixtures_seen, bands)
+        return (*scaled, *self.doubts, *self.calibration.misfits(count, ensemble, mixtures=mixtures, seen=seen))
 
     def unit_notes(self, scene: CubeMeta) -> Iterator[str]:
         """A note if merged maps are not in the file's numbers."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pdenet_cli.errors import UsageError
-from pdenet_cli.formats import files_of, usual_suffix, writable_suffixes, zarr_store
-from pdenet_cli.formats.output import is_file, is_folder, refuse_dash, refuse_existing, unwritable
+from pdenet_cli.files import is_file, is_folder, refuse_dash, refuse_existing, unwritable
+from pdenet_cli.formats import files_of, usual_suffix, writable_suffixes, zarr
 
 
 def distinct_scenes(scenes: Sequence[Path], variable: str | None, axes: str | None) -> list[Path]:
@@ -60,5 +60,5 @@ def with_own_name(scene: Path) -> Path:
 
 def _is_store(path: Path) -> bool:
     """Whether a folder is a Zarr cube, which --overwrite may replace, and not a folder of cubes."""
-    form = zarr_store.FORMAT
+    form = zarr.FORMAT
     return path.suffix.lower() in form.suffixes and form.recognises(path, b"")

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pdenet_cli import __version__
-from pdenet_cli.bands import BandChoice
-from pdenet_cli.cube import Cube
-from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import FormatError, ModelError, PdenetError, UsageError
-from pdenet_cli.formats import is_one_scene, open_cube, output_format, writable_suffixes
-from pdenet_cli.formats.output import is_folder, locked, refuse_existing, refuse_folders
-from pdenet_cli.model_spec import ModelSpec
-from pdenet_cli.models import Model, load_model
-from pdenet_cli.networks import Network, build_network
-from pdenet_cli.networks.runtime import tune_process, use_threads
-from pdenet_cli.report import REPORT, Report
+from pdenet_cli.errors import FormatError, UsageError
+from pdenet_cli.files import locked, refuse_existing, refuse_folders
+from pdenet_cli.formats import open_cube
+from pdenet_cli.models.model import Model, load_model
+from pdenet_cli.models.networks import Network, build_network
+from pdenet_cli.models.spec import ModelSpec
+from pdenet_cli.models.weights_file import SUFFIX
+from pdenet_cli.scene.bands import BandChoice
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.system import tune_process, use_threads
 from pdenet_cli.training.data import HoldOut, Scene
+from pdenet_cli.training.find_cubes import find_cubes
 from pdenet_cli.training.loop import Budget, Clock, ValidationResult
 from pdenet_cli.training.patches import Patches
 from pdenet_cli.training.processes import joined_processes
@@ -29,12 +29,9 @@ from pdenet_cli.training.recipe import PAPER_EPOCHS, Recipe, recipe_for
 from pdenet_cli.training.run import Files, Trained, TrainingRun
 from pdenet_cli.training.trainer import StepResult, Trainer, name_of, new_network, started_from
 from pdenet_cli.training.validation import HeldOutPart, held_out_parts
-from pdenet_cli.weights_file import SUFFIX, read_header
 
 DEFAULT_NETWORK = "pdenet"
 INIT_RATE_DIVISOR = 4  # a run that starts from a trained model learns this many times more slowly
-# A file of at most FEW_BANDS beside one of at least MANY_BANDS is a mask, a map or a picture.
-FEW_BANDS, MANY_BANDS = 4, 20
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,11 @@ def _scenes(
     A cube that is too large for the memory stops the run.
     """
     found = False
-    for cube in find_cubes(plan, tell, paths):
+
+    def open_path(path: Path) -> Cube:
+        return open_cube(path, plan.variable, plan.axes, plan.nodata)
+
+    for cube in find_cubes(paths, open_path, lambda text: tell(Note(text))):
         try:
             scene = Scene.read(cube, plan.value_range, bands, plan.bands, holdout)
         except FormatError as error:
@@ -170,92 +171,6 @@ def _refuse_seen(scenes: Sequence[Scene], unseen: Sequence[Scene]) -> None:
         if (name := seen.get(scene.facts["sha256"])) is not None:
             met = f"--validate {scene.facts['name']}: the same cube is trained on"
             raise UsageError(f"{met}{'' if name == scene.facts['name'] else f' as {name}'}.")
-
-
-def find_cubes(plan: TrainingPlan, tell: Tell, paths: Sequence[Path] | None = None) -> Iterator[Cube]:
-    """The cubes in `paths`, those of the plan if not given, each once; those in folders at any depth.
-
-    Files in folders that are no cubes, results of pdenet, or masks and pictures beside cubes are left out.
-    """
-    seen: set[Path] = set()
-    for path in plan.data if paths is None else paths:
-        empty = is_folder(path)
-        for cube in _cubes_in(path, plan, tell, set()):
-            empty = False
-            with cube:
-                # An ENVI header and its data file are one cube.
-                if cube.path.resolve() not in seen:
-                    seen.add(cube.path.resolve())
-                    yield cube
-        if empty:
-            raise FormatError(f"{path}: no cube in this folder.")
-
-
-def _cubes_in(path: Path, plan: TrainingPlan, tell: Tell, folders: set[Path]) -> Iterator[Cube]:
-    """The cube in `path`, or the cubes in this folder; `folders` were visited, links may lead back to them."""
-    try:
-        if not path.is_dir() or is_one_scene(path):
-            yield open_cube(path, plan.variable, plan.axes, plan.nodata)
-            return
-        children = sorted(child for child in path.iterdir() if not child.name.startswith("."))
-    except (PdenetError, OSError) as error:
-        if not folders and isinstance(error, PdenetError):
-            raise
-        tell(Note(f"left out: {error}"))
-        return
-    if path.resolve() not in folders:
-        folders.add(path.resolve())
-        made = _own_results_in(path)
-        results = [child for child in children if child.name in made]
-        if results:
-            tell(Note(f"left out: {len(results)} files in {path} that pdenet made"))
-        others = [child for child in children if child.name not in made]
-        aside = _masks_and_pictures(others, plan)
-        if aside:
-            names = ", ".join(sorted({cube.name for cube in aside.values()}))
-            way = "they look like masks or pictures beside cubes; give their names to train on them"
-            tell(Note(f"left out: {names} in {path}: {way}"))
-        for child in others:
-            if child not in aside:
-                yield from _cubes_in(child, plan, tell, folders)
-
-
-def _masks_and_pictures(paths: Sequence[Path], plan: TrainingPlan) -> dict[Path, Path]:
-    """The masks, quick looks and geometry maps that lie beside the cubes of a folder, with their path as a cube.
-
-    They have few bands, or they are 8-bit and have the shape of a cube with a larger data type.
-    """
-    found: dict[Path, tuple[Path, CubeMeta]] = {}
-    for path in paths:
-        with suppress(PdenetError, OSError):  # `_cubes_in` says why
-            if path.is_file():  # a folder that is a cube is never a mask
-                with open_cube(path, plan.variable, plan.axes) as cube:
-                    found[path] = cube.path, cube.meta
-    metas = [meta for _, meta in found.values()]
-    few = FEW_BANDS if any(meta.bands >= MANY_BANDS for meta in metas) else 0
-    wide = {meta.shape() for meta in metas if meta.dtype.itemsize > 1}
-    return {
-        path: cube
-        for path, (cube, meta) in found.items()
-        if meta.bands <= few or (meta.dtype.itemsize == 1 and meta.shape() in wide)
-    }
-
-
-def _own_results_in(folder: Path) -> set[str]:
-    """The names of files in a folder that pdenet made: reports and their outputs, models and their logs."""
-    reports = {path: report for path in folder.glob(f"*{REPORT}") if (report := Report.read(path)) is not None}
-    paths = [folder / Path(name).name for report in reports.values() for name in report.outputs.values()]
-    written = [path for path in paths if path.suffix.lower() in writable_suffixes()]
-    finals = [final for path in written for final in output_format(path).outputs(path)]
-    looks = [path.with_suffix(".png") for path in written]
-    left = [path for model in folder.glob(f"*{SUFFIX}") if _is_model(model) for path in Files.around(model).every]
-    return {path.name for path in (*reports, *paths, *finals, *looks, *left)}
-
-
-def _is_model(path: Path) -> bool:
-    with suppress(ModelError, OSError):
-        return bool(read_header(path))
-    return False
 
 
 def _network(plan: TrainingPlan, init: Model | None, start: float = 1.0) -> Network:

@@ -7,22 +7,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pdenet_cli.bands import BandChoice
-from pdenet_cli.calibration import ENSEMBLES
-from pdenet_cli.cube import Cube
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import UsageError
+from pdenet_cli.evaluation.metrics import PROTOCOLS
 from pdenet_cli.evaluation.view import LOWER_RIGHT_ALONE, PARTS, View
+from pdenet_cli.files import refuse_scenes
 from pdenet_cli.formats import files_of, open_cube
-from pdenet_cli.formats.output import refuse_scenes
-from pdenet_cli.metrics import PROTOCOLS
-from pdenet_cli.model_spec import ModelSpec
-from pdenet_cli.progress import Say
-from pdenet_cli.reading import Reading
-from pdenet_cli.report import versions
-from pdenet_cli.survey import Survey
+from pdenet_cli.models.spec import ModelSpec
+from pdenet_cli.report import Say, versions
+from pdenet_cli.scene.bands import BandChoice
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.reading import Reading
+from pdenet_cli.scene.survey import Survey
+from pdenet_cli.scene.window import Window
 from pdenet_cli.training.data import held_out, sha256_of
-from pdenet_cli.window import Window
+from pdenet_cli.uncertainty.calibration import ENSEMBLES
 
 
 @dataclass(frozen=True)

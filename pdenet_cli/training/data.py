@@ -10,13 +10,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.bands import BandChoice, runs
-from pdenet_cli.cube import Cube, Pixels
 from pdenet_cli.errors import FormatError, ResourceError, UsageError
-from pdenet_cli.memory import free_memory, return_freed_memory
-from pdenet_cli.radiometry import Radiometry
-from pdenet_cli.reading import Reading
-from pdenet_cli.window import Window
+from pdenet_cli.scene.bands import BandChoice, runs
+from pdenet_cli.scene.cube import Cube, Pixels
+from pdenet_cli.scene.radiometry import Radiometry
+from pdenet_cli.scene.reading import Reading
+from pdenet_cli.scene.window import Window
+from pdenet_cli.system import free_memory, return_freed_memory
 
 SMALLEST_SIDE = 4  # low-resolution pixels on a side of the smallest useful patch or validation part
 HASH_BYTES = 1 << 28  # read at once while a cube is hashed

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pdenet_cli.error_net import Clues, ErrorNet
-from pdenet_cli.progress import WatchTiles
+from pdenet_cli.models.error_net import Clues, ErrorNet
+from pdenet_cli.report import WatchTiles
 
 STEPS = 2000
 SCENES, PATCHES = 8, 4  # of each step: scenes chosen at random, and patches of each

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli.errors import PdenetError
-from pdenet_cli.formats.output import unwritable
+from pdenet_cli.files import unwritable
 from pdenet_cli.training.loop import ValidationResult
 from pdenet_cli.training.trainer import StepResult
 

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from pdenet_cli.degradation import Degradation, symmetric_pad
 from pdenet_cli.errors import UsageError
-from pdenet_cli.holes import FILL_DEPTH, filled_from_edges
+from pdenet_cli.scene.holes import FILL_DEPTH, filled_from_edges
+from pdenet_cli.scene.window import Window
 from pdenet_cli.training.data import SMALLEST_SIDE, Scene
 from pdenet_cli.training.recipe import Recipe
-from pdenet_cli.window import Window
 
 UnitImage = NDArray[np.float32]  # (bands, rows, columns) or (rows, columns), 0..1
 

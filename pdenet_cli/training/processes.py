@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pdenet_cli.devices import choose_device
+from pdenet_cli.system import choose_device
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli.errors import ModelError, TrainingError, UsageError
-from pdenet_cli.formats.output import write_whole
-from pdenet_cli.model_spec import ModelSpec
-from pdenet_cli.models import Model, load_model, save_model, training_tensors
+from pdenet_cli.files import write_whole
+from pdenet_cli.models.model import Model, load_model, save_model, training_tensors
+from pdenet_cli.models.spec import ModelSpec
+from pdenet_cli.models.weights_file import SUFFIX
 from pdenet_cli.training.curves import draw_curves
 from pdenet_cli.training.log import TrainingLog, read_log
 from pdenet_cli.training.loop import Budget, Clock, ValidationResult, training_loop
 from pdenet_cli.training.recipe import DEFAULTS, FIELDS
 from pdenet_cli.training.trainer import StepResult, Trainer
 from pdenet_cli.training.validation import HeldOutPart
-from pdenet_cli.weights_file import SUFFIX
 
 SAVE_EVERY = 60.0  # seconds between checkpoints
 LAST = f".last{SUFFIX}"  # how the name of a checkpoint ends

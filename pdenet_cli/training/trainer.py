@@ -15,8 +15,9 @@ from torch import Tensor
 
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, TrainingError, UsageError
-from pdenet_cli.models import BICUBIC, MAX_SIZE, Model
-from pdenet_cli.networks import NETWORKS, Draw, Network, Rival, build_network
+from pdenet_cli.models.catalogue import BICUBIC
+from pdenet_cli.models.model import MAX_SIZE, Model
+from pdenet_cli.models.networks import NETWORKS, Draw, Network, Rival, build_network
 from pdenet_cli.training.learner import Learner
 from pdenet_cli.training.patches import Patch, Patches
 from pdenet_cli.training.processes import ONE_PROCESS, Processes

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from pdenet_cli.degradation import Degradation, bicubic_up
-from pdenet_cli.holes import FILL_DEPTH, filled_from_edges
-from pdenet_cli.metrics import MOST_DECIBELS, PROTOCOLS
-from pdenet_cli.networks import Draw, Network
+from pdenet_cli.evaluation.metrics import MOST_DECIBELS, PROTOCOLS
+from pdenet_cli.models.networks import Draw, Network
+from pdenet_cli.scene.holes import FILL_DEPTH, filled_from_edges
+from pdenet_cli.scene.window import Window
 from pdenet_cli.training.data import Scene
-from pdenet_cli.window import Window
 
 # Validation must stay cheap: the middle of a large part, and two runs of bands of a long spectrum.
 LARGEST_SIDE = 32  # low-resolution pixels

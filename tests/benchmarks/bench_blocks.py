@@ -15,9 +15,9 @@ import tifffile
 import torch
 
 from pdenet_cli import Job, Posterior, Settings
-from pdenet_cli.formats import kept
+from pdenet_cli.formats.common import kept
 from pdenet_cli.formats.tiff.segments import SegmentArray
-from pdenet_cli.models import bicubic_model
+from pdenet_cli.models.model import bicubic_model
 
 
 def main() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from pdenet_cli import Radiometry, Survey, load_model, open_cube
-from pdenet_cli.models import choose_model
-from pdenet_cli.posterior import Posterior
-from pdenet_cli.tiling import Plan
+from pdenet_cli.models.catalogue import choose_model
+from pdenet_cli.sampling.posterior import Posterior
+from pdenet_cli.sampling.tiling import Plan
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "indian_pines.hdr"
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from pdenet_cli import Job, Posterior, Settings, load_model
-from pdenet_cli.networks.runtime import use_threads
+from pdenet_cli.system import use_threads
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "indian_pines.hdr"
 

@@ -24,8 +24,8 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from pdenet_cli.networks.pdenet import CONFIGS, PDENet
-from pdenet_cli.networks.runtime import tune_process
+from pdenet_cli.models.networks.pdenet import CONFIGS, PDENet
+from pdenet_cli.system import tune_process
 from tests import plain
 
 FORMS = ("plain", "plain, tuned process", "fast, without the kernel", "fast")

@@ -18,9 +18,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from pdenet_cli.networks import NETWORKS, Network
-from pdenet_cli.networks.pdenet import PDENetConfig
-from pdenet_cli.networks.runtime import tune_process
+from pdenet_cli.models.networks import NETWORKS, Network
+from pdenet_cli.models.networks.pdenet import PDENetConfig
+from pdenet_cli.system import tune_process
 from tests import plain
 
 LABELS = ("system", "parameters", "multiply-adds", "seconds", "G per second")

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from pdenet_cli.cube import Cube
-from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.formats.base import Format, OpenOptions
+from pdenet_cli.formats.common.base import Format, OpenOptions
 from pdenet_cli.formats.hdf5 import products
 from pdenet_cli.formats.hdf5.guard import GuardedFile, is_hdf5
 from pdenet_cli.formats.hdf5.writing import create_labelled
-from pdenet_cli.formats.labelled import layout, reading, swaths
+from pdenet_cli.formats.labelled import layout, opening, swaths
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.meta import CubeMeta
 
 CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")  # netCDF-3
 
@@ -24,7 +24,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         if options.variable is None and products.is_prisma(guarded):
             meta, array, axes = products.read_prisma(guarded)
         else:
-            meta, array, axes = reading.read(guarded, options)
+            meta, array, axes = opening.read(guarded, options)
         meta = products.place_neon(guarded, meta)
         is_emit = products.is_emit(guarded)
         meta = products.place_emit(guarded, meta) if is_emit else swaths.place_swath(guarded, meta)

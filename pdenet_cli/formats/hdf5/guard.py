@@ -15,11 +15,11 @@ from typing import Any
 import h5py
 import numpy as np
 
-from pdenet_cli.cube import Pixels
 from pdenet_cli.errors import FormatError
-from pdenet_cli.formats.choosing import Variable
+from pdenet_cli.formats.common.choosing import Variable
+from pdenet_cli.formats.common.limits import refuse_impossible_size, refuse_large_block
 from pdenet_cli.formats.hdf5.heap import refuse_damaged_heaps
-from pdenet_cli.formats.limits import refuse_impossible_size, refuse_large_block
+from pdenet_cli.scene.cube import Pixels
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 DEEPEST = 12  # levels of groups

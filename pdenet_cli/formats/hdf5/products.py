@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from pdenet_cli.cube import Pixels
-from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import FormatError
-from pdenet_cli.formats.attributes import numbers
-from pdenet_cli.formats.envi_header import EnviHeader
+from pdenet_cli.formats.common.attributes import numbers
+from pdenet_cli.formats.envi.header import EnviHeader
 from pdenet_cli.formats.hdf5.guard import GuardedArray, GuardedFile
 from pdenet_cli.formats.labelled import swaths
-from pdenet_cli.georeference import Georeference
-from pdenet_cli.sliceable import Sliceable
+from pdenet_cli.scene.cube import Pixels
+from pdenet_cli.scene.georeference import Georeference
+from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.sliceable import Sliceable
 
 
 def is_emit(guarded: GuardedFile) -> bool:

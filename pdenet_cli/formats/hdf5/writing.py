@@ -12,11 +12,11 @@ from typing import Any
 import h5py
 import numpy as np
 
-from pdenet_cli.cube import Cube
-from pdenet_cli.cube_meta import INTERLEAVES, CubeMeta
+from pdenet_cli.formats.common.raw import RawArray
 from pdenet_cli.formats.labelled import layout
 from pdenet_cli.formats.labelled.ground_grid import GroundGrid
-from pdenet_cli.formats.raw import RawArray
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.meta import INTERLEAVES, CubeMeta
 
 # Old enough for all current readers, new enough for attributes of more than 64 kB.
 LIBRARY = ("v108", "v108")

@@ -12,8 +12,8 @@ import numpy as np
 import pyproj
 from pyproj.exceptions import CRSError
 
-from pdenet_cli.formats import crs
-from pdenet_cli.georeference import Georeference
+from pdenet_cli.formats.common import crs
+from pdenet_cli.scene.georeference import Georeference
 
 OTHER_UNITS = re.compile(r"\s*(rad|pixel|count|1\b)", re.IGNORECASE)
 EVEN = 0.1  # largest distance of a pixel centre from its place on an even grid, in pixels

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pdenet_cli.cube import Pixels
-from pdenet_cli.cube_meta import CubeMeta
-from pdenet_cli.formats import crs
+from pdenet_cli.formats.common import crs
+from pdenet_cli.scene.cube import Pixels
+from pdenet_cli.scene.meta import CubeMeta
 
 BLOCK_NUMBERS = 1 << 19  # numbers computed at once
 

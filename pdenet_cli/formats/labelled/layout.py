@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from pdenet_cli.cube import Pixels
-from pdenet_cli.cube_meta import INTERLEAVES, CubeMeta
-from pdenet_cli.dtypes import as_stored
 from pdenet_cli.errors import OutputError
-from pdenet_cli.formats import attributes, crs
+from pdenet_cli.formats.common import attributes, crs
 from pdenet_cli.formats.labelled import coordinates, spectra
 from pdenet_cli.formats.labelled.ground_grid import GroundGrid, degrees_of
 from pdenet_cli.formats.labelled.names import GLOBAL, USUAL, is_internal, variable_name
-from pdenet_cli.georeference import Georeference
+from pdenet_cli.scene.cube import Pixels
+from pdenet_cli.scene.dtypes import as_stored
+from pdenet_cli.scene.georeference import Georeference
+from pdenet_cli.scene.meta import INTERLEAVES, CubeMeta
 
 LATITUDE = {"standard_name": "latitude", "units": "degrees_north"}
 LONGITUDE = {"standard_name": "longitude", "units": "degrees_east"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pdenet_cli.formats import attributes
-from pdenet_cli.formats.choosing import axis_called
+from pdenet_cli.formats.common import attributes
+from pdenet_cli.formats.common.choosing import axis_called
 from pdenet_cli.formats.labelled import placing
 
 INTERNAL = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS", "_ARRAY_DIMENSIONS"}

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from pdenet_cli.errors import FormatError
-from pdenet_cli.formats import attributes, crs, envi_header
+from pdenet_cli.formats.common import attributes, crs
+from pdenet_cli.formats.envi import header
 from pdenet_cli.formats.labelled import coordinates
 from pdenet_cli.formats.labelled.coordinates import Coordinate
 from pdenet_cli.formats.labelled.store import Store, units_text
-from pdenet_cli.georeference import Georeference, Transform
+from pdenet_cli.scene.georeference import Georeference, Transform
 
 ENVI_PLACE = {"map info", "coordinate system string"}
 """ENVI's georeference fields, which some tools store as attributes; valid for one grid only."""
@@ -130,7 +131,7 @@ def _are_counts(values: Any) -> bool:
 def _map_info(path: Path, attrs: Mapping[str, Any], place: Georeference) -> Georeference:
     texts = {envi_name(n): v for n, v in attrs.items() if envi_name(n) in ENVI_PLACE and isinstance(v, str)}
     try:
-        found = envi_header.EnviHeader(path, texts).georeference()
+        found = header.EnviHeader(path, texts).georeference()
     except ValueError:
         return place
     return replace(found, crs=place.crs or found.crs, rpc=place.rpc) if texts else place

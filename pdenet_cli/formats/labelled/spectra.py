@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pdenet_cli.formats import attributes
-from pdenet_cli.formats.choosing import Variable, axis_called
+from pdenet_cli.formats.common import attributes
+from pdenet_cli.formats.common.choosing import Variable, axis_called
 from pdenet_cli.formats.labelled.store import Store, distance, units_text
 
 PER_BAND = ("wavelengths", "fwhm", "good_bands")

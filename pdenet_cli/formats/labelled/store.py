@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pdenet_cli.errors import FormatError
-from pdenet_cli.formats.choosing import Variable
-from pdenet_cli.sliceable import Sliceable
+from pdenet_cli.formats.common.choosing import Variable
+from pdenet_cli.scene.sliceable import Sliceable
 
 
 class Store(Protocol):

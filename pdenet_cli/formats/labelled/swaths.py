@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pdenet_cli.cube import Pixels
-from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import FormatError
-from pdenet_cli.formats import crs
-from pdenet_cli.formats.attributes import numbers
-from pdenet_cli.formats.choosing import Variable
+from pdenet_cli.formats.common import crs
+from pdenet_cli.formats.common.attributes import numbers
+from pdenet_cli.formats.common.choosing import Variable
 from pdenet_cli.formats.labelled.ground_grid import degrees_of
 from pdenet_cli.formats.labelled.placing import LATITUDES, LONGITUDES
 from pdenet_cli.formats.labelled.store import Store, distance
-from pdenet_cli.georeference import Georeference, GroundPoint
-from pdenet_cli.sliceable import Sliceable
+from pdenet_cli.scene.cube import Pixels
+from pdenet_cli.scene.georeference import Georeference, GroundPoint
+from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.sliceable import Sliceable
 
 POINTS_A_SIDE = 32
 ROUNDED = 2e-5  # degrees, about two metres: the precision of a longitude in float32

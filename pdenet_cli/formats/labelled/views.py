@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from pdenet_cli.cube import Pixels
-from pdenet_cli.formats import attributes
+from pdenet_cli.formats.common import attributes
 from pdenet_cli.formats.labelled import spectra
-from pdenet_cli.sliceable import Sliceable
+from pdenet_cli.scene.cube import Pixels
+from pdenet_cli.scene.sliceable import Sliceable
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from pdenet_cli.cube import Cube
-from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.errors import FormatError, OutputError
-from pdenet_cli.formats import attributes
-from pdenet_cli.formats.base import Format, OpenOptions
+from pdenet_cli.formats.common import attributes
+from pdenet_cli.formats.common.base import Format, OpenOptions
 from pdenet_cli.formats.hdf5.guard import GuardedFile, is_hdf5
 from pdenet_cli.formats.mat import v5, v5_writing, v73
 from pdenet_cli.formats.mat.names import AXES, USUAL_AXES, variable_name, wavelength_name
-from pdenet_cli.formats.mat.reading import MatFile, read
+from pdenet_cli.formats.mat.opening import MatFile, read
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.meta import CubeMeta
 
 OURS = b"written by pdenet"
 LARGEST_V5 = (1 << 31) - (1 << 20)  # bytes of a variable, with room for its header

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pdenet_cli.errors import FormatError
-from pdenet_cli.formats.choosing import FoldedPixels, Variable, listed
-from pdenet_cli.sliceable import Sliceable
+from pdenet_cli.formats.common.choosing import FoldedPixels, Variable, listed
+from pdenet_cli.scene.sliceable import Sliceable
 
 ROWS = {"nrow", "nrows", "row", "rows", "numrows", "h", "height", "lines", "nlines"}
 COLUMNS = {"ncol", "ncols", "col", "cols", "column", "columns", "numcols", "w", "width", "samples", "nsamples"}

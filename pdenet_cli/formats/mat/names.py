@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from pdenet_cli.cube_meta import CubeMeta
-from pdenet_cli.formats import attributes
+from pdenet_cli.formats.common import attributes
+from pdenet_cli.scene.meta import CubeMeta
 
 USUAL_AXES = "rcb"  # MATLAB's own toolboxes and nearly all data sets have the bands last
 AXES, WAVELENGTH = "MATLAB axes", "MATLAB wavelength"  # in CubeMeta.native: their order, its name

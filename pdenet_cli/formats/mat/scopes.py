@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pdenet_cli.cube_meta import CubeMeta
-from pdenet_cli.formats import attributes
-from pdenet_cli.formats.choosing import Variable
+from pdenet_cli.formats.common import attributes
+from pdenet_cli.formats.common.choosing import Variable
 from pdenet_cli.formats.mat.folding import COLUMNS, ROWS
+from pdenet_cli.scene.meta import CubeMeta
 
 LAYOUT = ROWS | COLUMNS | {"nband", "nbands", "bands", "interleave", "axes"}
 """Small variables about the size of this one cube: never copied to another."""

@@ -16,12 +16,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from pdenet_cli.cube import Pixels
 from pdenet_cli.errors import FormatError
-from pdenet_cli.formats.choosing import Variable
-from pdenet_cli.formats.limits import MOST_EXPANSION, refuse_whole
-from pdenet_cli.formats.raw import RawArray
-from pdenet_cli.sliceable import Sliceable
+from pdenet_cli.formats.common.choosing import Variable
+from pdenet_cli.formats.common.limits import MOST_EXPANSION, refuse_whole
+from pdenet_cli.formats.common.raw import RawArray
+from pdenet_cli.scene.cube import Pixels
+from pdenet_cli.scene.sliceable import Sliceable
 
 HEADER_BYTES = 128
 MATRIX, COMPRESSED = 14, 15

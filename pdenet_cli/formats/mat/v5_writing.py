@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from pdenet_cli.cube import Pixels
+from pdenet_cli.formats.common.raw import RawArray
 from pdenet_cli.formats.mat.v5 import CHAR, CLASSES, MATRIX, STORED
-from pdenet_cli.formats.raw import RawArray
+from pdenet_cli.scene.cube import Pixels
 
 DOUBLE, UNSIGNED_16, DOUBLES = 6, 4, 9
 

@@ -9,12 +9,12 @@ from typing import Any
 import h5py
 import numpy as np
 
-from pdenet_cli.formats.choosing import Variable
+from pdenet_cli.formats.common.choosing import Variable
+from pdenet_cli.formats.common.raw import RawArray
 from pdenet_cli.formats.hdf5 import writing
 from pdenet_cli.formats.hdf5.guard import GuardedArray, GuardedFile, is_complex, number_type
 from pdenet_cli.formats.mat.v5 import CLASSES, text_rows
 from pdenet_cli.formats.mat.v5_writing import letter_matrix
-from pdenet_cli.formats.raw import RawArray
 
 INTERNAL = ("#refs#", "#subsystem#")  # groups with the content of cells and objects
 CLASS_NAMES = {"f8": "double", "f4": "single"} | {

@@ -13,20 +13,19 @@ from typing import Any
 from defusedxml import ElementTree
 from tifffile import TiffFile
 
-from pdenet_cli.cube import Cube
-from pdenet_cli.cube_meta import CubeMeta
-from pdenet_cli.formats import geokeys
-from pdenet_cli.formats.base import Format, OpenOptions
-from pdenet_cli.formats.choosing import interleave, overridden
-from pdenet_cli.formats.envi_header import EnviHeader
-from pdenet_cli.formats.raw import RawArray
-from pdenet_cli.formats.tiff import gdal_metadata
-from pdenet_cli.formats.tiff import header as tiff_header
+from pdenet_cli.formats.common import geokeys
+from pdenet_cli.formats.common.base import Format, OpenOptions
+from pdenet_cli.formats.common.choosing import interleave, overridden
+from pdenet_cli.formats.common.raw import RawArray
+from pdenet_cli.formats.envi.header import EnviHeader
+from pdenet_cli.formats.tiff import gdal_metadata, tags
 from pdenet_cli.formats.tiff.mask import AlphaPlane, MaskedArray, alpha_of, nodata_for
 from pdenet_cli.formats.tiff.pages import check_structure, is_masked, mask_of, picture
 from pdenet_cli.formats.tiff.pam import with_pam
-from pdenet_cli.georeference import Transform
-from pdenet_cli.sliceable import Sliceable
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.georeference import Transform
+from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.sliceable import Sliceable
 
 MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 GDAL_METADATA, GDAL_NODATA = 42112, 42113
@@ -227,8 +226,8 @@ def _world_transform(path: Path) -> Transform | None:
 
 def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     (path,) = parts
-    header = tiff_header.header(meta)
-    axes = "rcb" if meta.bands > 1 and not tiff_header.is_planar(meta) else "brc"
+    header = tags.header(meta)
+    axes = "rcb" if meta.bands > 1 and not tags.is_planar(meta) else "brc"
     array = RawArray(path, meta.dtype, meta.shape(axes), len(header))
     path.touch()
     with path.open("r+b") as file:
@@ -243,5 +242,5 @@ FORMAT = Format(
     recognises=_recognises,
     open=_open,
     create=_create,
-    refuse=tiff_header.refuse,
+    refuse=tags.refuse,
 )

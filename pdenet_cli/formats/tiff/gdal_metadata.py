@@ -10,9 +10,9 @@ from xml.sax.saxutils import escape, quoteattr, unescape
 
 from defusedxml import ElementTree
 
-from pdenet_cli.cube_meta import CubeMeta
-from pdenet_cli.formats.envi_header import zero_based
-from pdenet_cli.wavelengths import nanometres
+from pdenet_cli.formats.envi.header import zero_based
+from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.wavelengths import nanometres
 
 ROLES = {"DESCRIPTION": "description", "SCALE": "scale", "OFFSET": "offset", "UNITTYPE": "unittype"}
 """Band items that GDAL itself uses, and their roles."""

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.cube import Pixels
-from pdenet_cli.dtypes import as_stored, can_hold, limits
 from pdenet_cli.formats.tiff.segments import Page, SegmentArray
-from pdenet_cli.sliceable import Sliceable
+from pdenet_cli.scene.cube import Pixels
+from pdenet_cli.scene.dtypes import as_stored, can_hold, limits
+from pdenet_cli.scene.sliceable import Sliceable
 
 ALPHA = (1, 2)  # values of the tag ExtraSamples
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from pdenet_cli.errors import FormatError
-from pdenet_cli.formats.limits import refuse_large_block
-from pdenet_cli.formats.raw import RawArray
+from pdenet_cli.formats.common.limits import refuse_large_block
+from pdenet_cli.formats.common.raw import RawArray
 from pdenet_cli.formats.tiff.segments import COMPRESSIONS, NONE, Page, SegmentArray
 
 MAX_PAGES, MAX_TAGS = 16384, 4096

@@ -9,8 +9,8 @@ from typing import Any
 
 from defusedxml import ElementTree
 
-from pdenet_cli.cube_meta import CubeMeta
 from pdenet_cli.formats.tiff.gdal_metadata import Items
+from pdenet_cli.scene.meta import CubeMeta
 
 MAX_BYTES = 8 << 20  # histograms of many bands take a few megabytes
 SPECTRAL = ("wavelengths", "wavelength_units", "fwhm", "good_bands")

@@ -14,8 +14,8 @@ import imagecodecs
 import numpy as np
 from tifffile.tifffile import jpeg_shape
 
-from pdenet_cli.cube import Pixels
 from pdenet_cli.errors import FormatError, PdenetError
+from pdenet_cli.scene.cube import Pixels
 
 Page = Any  # a TiffPage, whose annotations are incomplete
 

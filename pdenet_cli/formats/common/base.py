@@ -1,0 +1,38 @@
+"""The interface of all file formats: how a cube is recognised, opened and created."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.meta import CubeMeta
+
+
+@dataclass(frozen=True)
+class OpenOptions:
+    """What a user may specify about a file that does not say it itself."""
+
+    variable: str | None = None  # --var: which dataset or variable holds the pixels
+    axes: str | None = None  # --axes: its axes as a permutation of "brc" (bands, rows, columns)
+    nodata: float | None = None  # --nodata: its nodata value
+
+
+@dataclass(frozen=True)
+class Format:
+    """One file format: how its bytes are recognised, how a cube is opened and how one is created.
+
+    `create(parts, meta)` makes the files `parts` (named like `outputs(path)`, but beside them) ready to be
+    written by windows; where they exist already with the same meta, their pixels are kept.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]  # of outputs; the first is the usual one
+    recognises: Callable[[Path, bytes], bool]  # from the path and the first kilobytes (b"" for a folder)
+    open: Callable[[Path, OpenOptions], Cube]
+    create: Callable[[tuple[Path, ...], CubeMeta], Cube] | None = None  # None: read-only format
+    outputs: Callable[[Path], tuple[Path, ...]] = lambda path: (path,)  # files of an output; readers open the last
+    refuse: Callable[[tuple[Path, ...], CubeMeta], None] = lambda finals, meta: None  # raises if it cannot hold it
+    named: Callable[[Path, CubeMeta], CubeMeta] = lambda path, meta: meta  # the layout for this name
+    compressed: bool = False  # the size of its files is not known beforehand

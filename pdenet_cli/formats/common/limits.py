@@ -1,0 +1,42 @@
+"""Limits for what a file claims to hold: its own size, and the memory of the machine."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from pdenet_cli.errors import FormatError, ResourceError
+from pdenet_cli.system import free_memory
+
+MOST_EXPANSION = 1032
+"""Largest ratio that deflate reaches; a file that claims to expand more is damaged or hostile."""
+
+UNWRITTEN_BYTES = 1 << 20
+"""Bytes that a sparse array is assumed to hold at least: chunks with only the fill value need not be stored."""
+
+
+def refuse_impossible_size(
+    path: Path, name: str, shape: tuple[int, ...], itemsize: int, held: int, *, sparse: bool = False
+) -> None:
+    """Stop if an array of this shape cannot be stored in `held` bytes, however compressed."""
+    declared = math.prod(shape) * itemsize
+    if declared > max(held, UNWRITTEN_BYTES if sparse else 0) * MOST_EXPANSION:
+        raise FormatError(f"{path}: {name} declares {declared:,} bytes {shape}, but the file holds only {held:,}.")
+
+
+def refuse_large_block(path: Path, name: str, nbytes: int) -> None:
+    """Stop if the smallest part that can be read takes more than a quarter of the free memory."""
+    if nbytes > free_memory() // 4:
+        raise FormatError(
+            f"{path}: {name} is stored in blocks of {nbytes:,} bytes, too many to read. Save it in smaller ones."
+        )
+
+
+def refuse_whole(path: Path, name: str, nbytes: int) -> None:
+    """Stop if a variable that can only be read as a whole takes more than half of the free memory."""
+    free = free_memory()
+    if nbytes > free // 2:
+        raise ResourceError(
+            f"{path}: {name} must be read as a whole: {nbytes:,} bytes with {free:,} free. "
+            "Save it uncompressed or as -v7.3, which are read in parts."
+        )

@@ -1,0 +1,58 @@
+"""A cube to be written: hidden files first, final names when it is complete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pdenet_cli.errors import OutputError
+from pdenet_cli.files import is_there, partial_path, remove, rename
+from pdenet_cli.formats.common.base import Format
+from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.meta import INTERLEAVES, CubeMeta
+
+
+@dataclass(frozen=True)
+class Output:
+    """A cube to be written to `path`: its final files, and the hidden partial ones."""
+
+    path: Path
+    format: Format
+
+    @property
+    def finals(self) -> tuple[Path, ...]:
+        return self.format.outputs(self.path)
+
+    @property
+    def parts(self) -> tuple[Path, ...]:
+        return tuple(partial_path(final) for final in self.finals)
+
+    def refuse_folders(self) -> None:
+        """Stop if an output has the name of a folder that is not a cube of the same format."""
+        for final in self.finals:
+            if is_there(final) and final.is_dir() and not self.format.recognises(final, b""):
+                raise OutputError(f"{final} is a folder that holds no {self.format.name} cube. Use another name.")
+
+    def refuse(self, meta: CubeMeta) -> None:
+        """Stop before anything is written if the format cannot hold such a cube, or not under this name."""
+        if min(meta.shape()) < 1 or meta.interleave not in INTERLEAVES:
+            what = f"{' x '.join(map(str, meta.shape()))} values, {meta.interleave}"
+            raise OutputError(f"{self.path}: no cube can be made of {what}.")
+        self.format.refuse(self.finals, meta)
+
+    def create(self, meta: CubeMeta) -> Cube:
+        """The cube, ready to be written by windows; it keeps the pixels of an interrupted run."""
+        assert self.format.create is not None
+        return self.format.create(self.parts, self.format.named(self.path, meta))
+
+    def commit(self) -> None:
+        """Rename the partial files, those not renamed yet; last the one that readers open."""
+        self.refuse_folders()
+        for part, final in zip(self.parts, self.finals, strict=True):
+            if part.exists():
+                rename(part, final)
+
+    def discard(self) -> None:
+        """Remove the partial files."""
+        for part in self.parts:
+            remove(part)

@@ -1,0 +1,1 @@
+"""Models: a network, how it describes itself, and its file."""

@@ -1,0 +1,156 @@
+"""Models: checked against what they say of themselves, loaded and saved.
+
+torch is imported only where weights are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pdenet_cli.errors import ModelError, PdenetError
+from pdenet_cli.models.catalogue import BICUBIC, DEFAULT_SCALE, choose_model, find_model
+from pdenet_cli.models.spec import ModelSpec
+from pdenet_cli.models.weights_file import Header, read_header, read_tensors, write_weights
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from pdenet_cli.models.error_net import ErrorNet
+    from pdenet_cli.models.networks import Network
+
+TRAINING = "training."  # prefix of tensors that only a resumed training needs
+ERRORS = "errors."  # prefix of the weights of the network that expects errors
+MAX_SIZE = 4096  # largest number in a configuration, so that a hostile header cannot build a huge network
+
+
+@dataclass(frozen=True, repr=False)
+class Model:
+    """A spec and its network, ready to run on a device."""
+
+    spec: ModelSpec
+    network: Network
+    name: str = "unnamed"
+    sha256: str = ""  # hash of its file
+    errors: ErrorNet | None = None  # how large its errors will be, if it has learned to tell
+
+    def __repr__(self) -> str:
+        """One line, for notebooks: printing a whole network is long."""
+        return f"Model({self.name}: {self.spec.network} x{self.scale})"
+
+    @property
+    def scale(self) -> int:
+        return self.spec.scale
+
+
+def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> Model:
+    """The model of this name or in this file, on `device`."""
+    from pdenet_cli.models.networks import build_network
+
+    path = find_model(name_or_path)
+    header = read_header(path)
+    spec = header.spec
+    _refuse_implausible(header)
+    wanted = _wanted_shapes(header)
+    _refuse_other_shapes(header, wanted)
+    weights = {name: t.float() for name, t in read_tensors(path).items() if name in wanted}
+    if not all(bool(t.isfinite().all()) for t in weights.values()):
+        raise ModelError(f"{path}: some of its weights are not finite.")
+    network = build_network(spec.network, spec.config)
+    errors = {name.removeprefix(ERRORS): weights.pop(name) for name in list(weights) if name.startswith(ERRORS)}
+    network.load_state_dict(weights)
+    network.eval().requires_grad_(False)
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Model(spec, network.to(device), path.stem, digest, _error_net(errors, device))
+
+
+def _error_net(weights: Mapping[str, Tensor], device: torch.device | str) -> ErrorNet | None:
+    """The network with these weights that expects errors; None without weights."""
+    from pdenet_cli.models.error_net import ErrorNet
+
+    if not weights:
+        return None
+    network = ErrorNet()
+    network.load_state_dict(weights)
+    return network.eval().requires_grad_(False).to(device)
+
+
+def _refuse_implausible(header: Header) -> None:
+    """ModelError if the network would be huge, or have more blocks than there are weights."""
+    config = header.spec.config
+    sizes = {name: value for name, value in config.items() if isinstance(value, int)}
+    blocks = math.prod(sizes.get(name, 1) for name in ("stages", "units", "members"))  # each with its own weights
+    if any(size > MAX_SIZE for size in sizes.values()) or blocks > max(1, len(header.shapes)):
+        raise ModelError(f"{header.path}: its configuration {dict(config)} is not plausible.")
+
+
+def _wanted_shapes(header: Header) -> dict[str, tuple[int, ...]]:
+    """The shapes of the weights that the described network has; ModelError if no network fits the description."""
+    import torch
+
+    from pdenet_cli.models.error_net import ErrorNet
+    from pdenet_cli.models.networks import build_network
+
+    path, spec = header.path, header.spec
+    try:
+        degradation = spec.training_degradation()
+        with torch.device("meta"):  # without memory: only the shapes are wanted
+            empty = build_network(spec.network, spec.config).state_dict()
+            if any(name.startswith(ERRORS) for name in header.shapes):
+                empty |= {ERRORS + name: tensor for name, tensor in ErrorNet().state_dict().items()}
+    except (PdenetError, TypeError, ValueError, RuntimeError) as error:
+        raise ModelError(f"{path}: {' '.join(str(error).split())}") from error
+    if degradation.scale != spec.scale:
+        raise ModelError(f"{path}: an x{spec.scale} model for cubes degraded by x{degradation.scale}.")
+    return {name: tuple(tensor.shape) for name, tensor in empty.items()}
+
+
+def _refuse_other_shapes(header: Header, wanted: Mapping[str, tuple[int, ...]]) -> None:
+    """ModelError if the weights in the file are not of the wanted shapes."""
+    own = {name: shape for name, shape in header.shapes.items() if not name.startswith(TRAINING)}
+    if wrong := sorted(name for name in wanted.keys() | own.keys() if wanted.get(name) != own.get(name)):
+        first, others = wrong[0], f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        met = f"{first} is {own.get(first, 'not there')}, expected {wanted.get(first, 'nothing')}{others}"
+        network = header.spec.network
+        raise ModelError(f"{header.path}: its weights do not fit its network '{network}': {met}.")
+
+
+def bicubic_model(scale: int, device: torch.device | str = "cpu") -> Model:
+    """MATLAB's bicubic as a model without a file."""
+    from pdenet_cli import __version__
+    from pdenet_cli.degradation import Degradation
+    from pdenet_cli.models.networks import build_network
+
+    config = {"scale": scale}
+    spec = ModelSpec(BICUBIC, config, scale, Degradation(scale).to_dict(), __version__)
+    return Model(spec, build_network(BICUBIC, config).to(device), BICUBIC)
+
+
+def open_model(name_or_path: str | None, scale: int | None, device: torch.device | str = "cpu") -> Model:
+    """The model that a user means, on `device`: bicubic, or that of `choose_model`."""
+    if name_or_path == BICUBIC:
+        return bicubic_model(scale or DEFAULT_SCALE, device)
+    return load_model(choose_model(name_or_path, scale), device)
+
+
+def save_model(
+    path: Path, model: Model, training: Mapping[str, Tensor] | None = None, *, overwrite: bool = True
+) -> None:
+    """Write a model, completely or not at all; `training` are further tensors that a resumed training needs."""
+    tensors = dict(model.network.state_dict())
+    if model.errors is not None:
+        tensors |= {ERRORS + name: tensor for name, tensor in model.errors.state_dict().items()}
+    tensors |= {TRAINING + name: tensor for name, tensor in (training or {}).items()}
+    write_weights(path, model.spec, tensors, overwrite=overwrite)
+
+
+def training_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors that `save_model` was given as `training`."""
+    tensors = read_tensors(path)
+    return {name.removeprefix(TRAINING): t for name, t in tensors.items() if name.startswith(TRAINING)}

@@ -1,0 +1,1 @@
+"""A scene seen by a posterior: tile by tile, samples become maps."""

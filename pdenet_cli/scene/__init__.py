@@ -1,0 +1,1 @@
+"""A scene: its pixels, what its file says of them, and what they mean."""

@@ -1,0 +1,150 @@
+"""A hyperspectral cube: an array on disk, with what its file says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
+from pdenet_cli.scene.bands import BandChoice
+from pdenet_cli.scene.dtypes import can_hold_all
+from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.sliceable import Sliceable, SomeBands
+from pdenet_cli.scene.window import Window
+
+Pixels = NDArray[Any]
+Bands = slice | Sequence[int]
+
+
+class Cube:
+    """An array on disk seen as (bands, rows, columns), whatever the order of its axes there."""
+
+    def __init__(
+        self,
+        path: Path,
+        meta: CubeMeta,
+        array: Sliceable,
+        axes: str = "brc",
+        close: Callable[[], None] = lambda: None,
+        files: tuple[Path, ...] = (),
+        beside: tuple[Path, ...] = (),
+    ) -> None:
+        self.path, self.meta, self.array, self.axes, self.close = path, meta, array, axes, close
+        self.own_files = files or (path,)
+        self.beside = beside  # sidecar files, which other scenes may share
+        self.files = (*self.own_files, *beside)
+        self.writable = True  # open_cube sets False: inputs are never changed
+        assert tuple(array.shape) == meta.shape(axes), (array.shape, axes, meta)
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether the file is stored in blocks, such as TIFF tiles or HDF5 chunks."""
+        return getattr(self.array, "block", None) is not None
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        """Bands, rows and columns of the blocks that the file is stored in.
+
+        Reading a part of a block takes as long as all of it. One row of all bands where there are no blocks.
+        """
+        sizes = getattr(self.array, "block", None)
+        if sizes is None:
+            return self.meta.bands, 1, self.meta.columns
+        bands, rows, columns = (min(sizes[i], self.array.shape[i]) for i in map(self.axes.index, "brc"))
+        return bands, rows, columns
+
+    @property
+    def band_numbers(self) -> tuple[int, ...]:
+        """The number of each band in the file, of which only some may have been chosen."""
+        return self.array.bands if isinstance(self.array, SomeBands) else tuple(range(self.meta.bands))
+
+    def read(self, window: Window | None = None, bands: Bands = slice(None)) -> Pixels:
+        """The pixels of `window` as (bands, rows, columns) in the machine's byte order."""
+        wanted, numbers = self._wanted(bands)
+        return self._read(self._key(window, wanted), numbers)
+
+    def thinned(self, step: int, window: Window | None = None, bands: Bands = slice(None)) -> Pixels:
+        """Every `step`-th row and column of `window`, from its first; if the format allows, no others are read."""
+        window = self.meta.window if window is None else window
+        if getattr(self.array, "strided", False):
+            wanted, numbers = self._wanted(bands)
+            every = dict(b=1, r=step, c=step)
+            key = zip(self._key(window, wanted), self.axes, strict=True)
+            thin = tuple(slice(s.start, s.stop, (s.step or 1) * every[axis]) for s, axis in key)
+            return self._read(thin, numbers)
+        # Row by row where this skips whole blocks.
+        if self.in_blocks and step > self.block[1]:
+            rows = (replace(window, row=row, rows=1) for row in range(window.row, window.bottom, step))
+            return np.concatenate([self.read(row, bands)[..., ::step] for row in rows], axis=1)
+        return self.read(window, bands)[:, ::step, ::step]
+
+    def _wanted(self, bands: Bands) -> tuple[slice, Sequence[int] | None]:
+        """The bands as a slice or, where that cannot be, as all of them and the numbers of those wanted."""
+        if isinstance(bands, slice):
+            backwards = (bands.step or 1) < 0
+            return (slice(None), range(self.meta.bands)[bands]) if backwards else (bands, None)
+        if any(not 0 <= band < self.meta.bands for band in bands):
+            raise UsageError(f"{self.path}: bands {list(bands)}: it has only 0 to {self.meta.bands - 1}.")
+        return slice(None), bands
+
+    def _read(self, key: tuple[slice, ...], numbers: Sequence[int] | None = None) -> Pixels:
+        """The part of the array at `key` as (bands, rows, columns): all its bands, or these."""
+        there = sorted({*numbers}) if numbers is not None else []
+        array = self.array if numbers is None else SomeBands.of(self.array, self.axes.index("b"), there)
+        try:
+            part = array[key]
+        except (OSError, ValueError) as error:
+            if isinstance(error, PdenetError):
+                raise
+            raise FormatError(f"{self.path}: can no longer be read ({error}).") from error
+        pixels = np.asarray(part).transpose([self.axes.index(axis) for axis in "brc"])
+        if numbers is not None and list(numbers) != there:
+            pixels = pixels[[there.index(band) for band in numbers]]
+        return np.ascontiguousarray(pixels, dtype=self.meta.dtype.newbyteorder("="))
+
+    def write(self, window: Window, pixels: Pixels, bands: slice = slice(None)) -> None:
+        """Write `pixels`, file numbers as (bands, rows, columns), to `window`."""
+        if not self.writable:
+            raise OutputError(f"{self.path}: a scene is never changed. Write a new cube with create_cube.")
+        key, wanted = self._key(window, bands), (len(range(self.meta.bands)[bands]), window.rows, window.columns)
+        if pixels.shape != wanted:
+            raise UsageError(f"{self.path}: pixels of shape {pixels.shape} for a window of shape {wanted}.")
+        if not can_hold_all(self.meta.dtype, pixels):
+            met = f"{pixels.dtype.name} pixels do not fit into {self.meta.dtype.name} values"
+            raise UsageError(f"{self.path}: {met}. Round and clip them first, and convert them with astype.")
+        array: Any = self.array
+        array[key] = pixels.transpose(["brc".index(axis) for axis in self.axes])
+
+    def _key(self, window: Window | None, bands: slice) -> tuple[slice, ...]:
+        """The slices of the array, in its own order of axes; UsageError if the window is not in the scene."""
+        window = self.meta.window if window is None else window
+        if window != window.grown(0, within=self.meta.window) or min(window.rows, window.columns) < 0:
+            size = f"{self.meta.rows} x {self.meta.columns}"
+            raise UsageError(f"{self.path}: {window} is not within its {size} pixels.")
+        if bands.step is not None and bands.step < 1:
+            raise UsageError(f"{self.path}: bands must go in steps of 1 or more, not {bands.step}.")
+        rows, columns = window.slices
+        return tuple(dict(b=bands, r=rows, c=columns)[axis] for axis in self.axes)
+
+    def with_bands(self, chosen: BandChoice) -> Cube:
+        """The same cube with only the `chosen` bands; it shares the file."""
+        some = SomeBands.of(self.array, self.axes.index("b"), self.meta.chosen(chosen))
+        kept = Cube(
+            self.path, self.meta.with_bands(chosen), some, self.axes, self.close, self.own_files, self.beside
+        )
+        kept.writable = False
+        return kept
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
