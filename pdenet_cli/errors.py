@@ -1,8 +1,11 @@
-"""The failures that a user can act on, each with its exit code."""
+"""The failures that a user can act on, each with its exit code.
+
+Their texts, and notes, name arguments in backquotes: `samples` 0. The command line prints these as its options.
+"""
 
 
 class PdenetError(Exception):
-    """A failure the user can act on; its text says what was met, what was expected and what to do."""
+    """A failure the user can act on; its text says what was found, what was expected and what to do."""
 
     exit_code = 1
 

@@ -29,7 +29,7 @@ def refuse_existing(finals: tuple[Path, ...], overwrite: bool) -> None:
     """Stop before any work if an output exists already, or its folder does not or cannot be written to."""
     for final in finals:
         if (is_there(final) or final.is_symlink()) and not overwrite:
-            raise OutputError(f"{final} exists. Use --overwrite to replace it.")
+            raise OutputError(f"{final} exists. Use `overwrite` to replace it.")
         if not final.parent.is_dir():
             raise OutputError(f"{final.parent} is not a folder. Create it first.")
         if not os.access(final.parent, os.W_OK):
@@ -99,7 +99,7 @@ def refuse_dash(path: Path) -> None:
 
 
 def refuse_folders(files: tuple[Path, ...]) -> None:
-    """Stop before any work if one of the files is a folder: not even --overwrite replaces a folder."""
+    """Stop before any work if one of the files is a folder: not even `overwrite` replaces a folder."""
     for file in files:
         refuse_dash(file)
         if is_there(file) and file.is_dir():

@@ -14,7 +14,7 @@ from pdenet_cli.errors import ResourceError, UsageError
 if TYPE_CHECKING:
     import torch
 
-MEMORY_SHARE = 0.5  # share of the free memory that a run without --memory uses
+MEMORY_SHARE = 0.5  # share of the free memory that a run without `memory` uses
 MOST_THREADS = 1024
 UNKNOWN_MEMORY = 4 << 30  # bytes assumed to be free where the system does not say
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # from glibc's malloc.h
@@ -140,5 +140,5 @@ def use_threads(count: int | None) -> None:
         import torch
 
         if not 1 <= count <= MOST_THREADS:
-            raise UsageError(f"--threads {count}: use a number from 1 to {MOST_THREADS}.")
+            raise UsageError(f"`threads` {count}: use a number from 1 to {MOST_THREADS}.")
         torch.set_num_threads(count)

@@ -75,7 +75,7 @@ def test_a_shipped_model_gives_intervals(pixels):
     assert (made["interval_high"][bright] > made["mean"][bright]).all()
     risky = sharpen(pixels[:2], posterior, question=Question(tolerance=100.0), nodata=65535)
     assert set(risky) == {"mean", "risk", "risk_merged"}
-    with pytest.raises(UsageError, match="Add --map interval"):
+    with pytest.raises(UsageError, match="Add `maps` interval"):
         sharpen(pixels[:2], posterior, question=Question(level=0.8))
 
 

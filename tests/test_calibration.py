@@ -168,7 +168,7 @@ def test_parts_of_scenes_that_were_trained_on_are_an_indication_only():
 def test_too_few_scenes_say_which_level_can_be_proved():
     few = pool(12, lambda rng: 2.0)
     # 1 - 0.1 ** (1 / 12) = 0.1746: at best 82.5 % with 12 scenes, and 22 are needed for 90 %.
-    with pytest.raises(UsageError, match=r"12 scenes can certify at most 82\.5%.*--level 0\.825.*22 scenes"):
+    with pytest.raises(UsageError, match=r"12 scenes can certify at most 82\.5%.*`level` 0\.825.*22 scenes"):
         Calibration.fit(few, level=0.9, certify=True)
     flat = error_ratios(*seen(np.random.default_rng(0), edges=0))
     with pytest.raises(UsageError, match=r"12 scenes with edge pixels can certify at most 82\.5%"):
@@ -184,7 +184,7 @@ def test_the_best_level_that_is_offered_can_be_had(count, delta):
     some = pool(count, lambda rng: 1.0)
     with pytest.raises(UsageError) as met:
         Calibration.fit(some, level=0.95, delta=delta, certify=True)
-    offered = float(re.search(r"Use --level ([\d.]+) or lower", str(met.value))[1])
+    offered = float(re.search(r"Use `level` ([\d.]+) or lower", str(met.value))[1])
     assert offered == pytest.approx(delta ** (1 / count), abs=1e-3)
     assert Calibration.fit(some, level=offered, delta=delta, certify=True).level == offered
 
@@ -454,12 +454,12 @@ def test_a_scene_that_fails_leaves_the_others_to_calibrate(scenes, uncalibrated,
 @pytest.mark.parametrize(
     ("settings", "arguments", "says"),
     [
-        ({}, {"certify": True}, "certify at most .* or omit --certify"),
+        ({}, {"certify": True}, "certify at most .* or omit `certify`"),
         ({}, {"samples": 1}, "a single sample has no spread"),
         ({"level": 1.5}, {}, "between 0 and 1"),
         ({}, {"delta": 0.0}, "between 0 and 1"),
-        ({"ensemble": "dice"}, {}, "--ensemble dice"),
-        ({"part": "middle"}, {}, "--part middle"),
+        ({"ensemble": "dice"}, {}, "`ensemble` dice"),
+        ({"part": "middle"}, {}, "`part` middle"),
         ({"kernel": "gaussian"}, {}, "gaussian needs an FWHM"),
     ],
 )
@@ -601,7 +601,7 @@ def test_a_folder_is_never_replaced_by_a_model(scenes, uncalibrated, tmp_path):
 
 
 def test_flips_calibrate_a_network_without_chance(scenes, uncalibrated, tmp_path):
-    with pytest.raises(UsageError, match="--ensemble flips"):
+    with pytest.raises(UsageError, match="`ensemble` flips"):
         calibrate(str(uncalibrated["template"]), scenes, tmp_path / "no.safetensors", TruthSettings())
     settings = TruthSettings(ensemble="flips")
     made = calibrate(str(uncalibrated["template"]), scenes, tmp_path / "yes.safetensors", settings, samples=8)

@@ -294,7 +294,7 @@ def test_a_model_that_does_not_know_its_errors_says_what_to_do(pdenet, models, s
 
 
 def test_whole_scenes_leave_nothing_to_learn_from(models, truths, tmp_path):
-    with pytest.raises(UsageError, match="--learn-errors needs --part lower-right"):
+    with pytest.raises(UsageError, match="`learn_errors` needs `part` lower-right"):
         calibrate(
             str(models / "pdenet.safetensors"), truths, tmp_path / "no.safetensors", TruthSettings(), learn=True
         )

@@ -137,7 +137,7 @@ def test_the_models_own_degradation_makes_the_input(truth, contestants, tmp_path
     sharp = contest(contestants).run([path])
     assert soft.job["degradation"]["fwhm"] == 1.5
     assert soft.means()["bicubic"]["MPSNR"] != pytest.approx(sharp.means()["bicubic"]["MPSNR"], abs=0.1)
-    with pytest.raises(UsageError, match=r"separately, or set --kernel and --noise for both"):
+    with pytest.raises(UsageError, match=r"separately, or set `kernel` and `noise` for both"):
         contest(contestants | {"soft": str(tmp_path / "soft.safetensors")}, ("chance", "soft"))
     both = contest(
         contestants | {"soft": str(tmp_path / "soft.safetensors")}, ("chance", "soft"), kernel="bicubic"
@@ -518,7 +518,7 @@ def test_learned_probabilities_are_drawn(pdenet, contestants, tmp_path):
     ran = pdenet("models", "show", contestants["chance"], "--plot", picture)
     assert ran.returncode == 0, ran.stderr
     assert imread(picture).shape[1] > 500
-    with pytest.raises(OutputError, match="--overwrite"):
+    with pytest.raises(OutputError, match="`overwrite`"):
         plot_chances(contestants["chance"], picture)
     with pytest.raises(ModelError, match="no masks"):
         plot_chances(contestants["plain"], tmp_path / "none.png")

@@ -250,8 +250,8 @@ def test_a_truth_with_holes_that_nobody_declared_is_told_of(contestants, tmp_pat
     pixels[:, :8] = -9999
     path = written(tmp_path / "a.hdr", pixels)
     notes = contest(contestants, ("plain",)).run([path]).notes
-    assert ["a.hdr" in note for note in notes if "--nodata -9999" in note] == [True]
-    assert any("--nodata -9999" in note for note in evaluate_files(path, path, None, TruthSettings()).notes)
+    assert ["a.hdr" in note for note in notes if "`nodata` -9999" in note] == [True]
+    assert any("`nodata` -9999" in note for note in evaluate_files(path, path, None, TruthSettings()).notes)
 
 
 def test_cubes_of_different_shapes_are_refused_in_a_line(truth, tmp_path):

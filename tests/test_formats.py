@@ -412,7 +412,7 @@ def test_a_variable_of_a_format_that_has_none_is_told_of(make_cube, name, said):
     path, _ = make_cube(name)
     assert open_cube(path).meta.notes == ()
     assert open_cube(path, variable="foo").meta.notes == (
-        f"--var foo is ignored: {said} holds a single unnamed array",
+        f"`variable` foo is ignored: {said} holds a single unnamed array",
     )
 
 
@@ -595,7 +595,7 @@ def test_axes_that_are_told_override_a_file_and_that_is_said(suffix, tmp_path):
     np.testing.assert_array_equal(cube.read(), pixels.transpose(1, 2, 0).reshape(sizes))
     assert cube.meta.interleave == "bsq"
     assert cube.meta.notes == (
-        "read as bands x rows x columns, as --axes says; the file itself says rows x columns x bands",
+        "read as bands x rows x columns, as `axes` says; the file itself says rows x columns x bands",
     )
 
 
@@ -623,7 +623,7 @@ def test_the_names_of_dimensions_tell_the_axes(names, axes):
     if axes is not None:
         assert choose_axes(Path("a.nc"), variable, None, (), names=names) == (axes, ())
     else:
-        with pytest.raises(FormatError, match="--axes"):
+        with pytest.raises(FormatError, match="`axes`"):
             choose_axes(Path("a.nc"), variable, None, (), names=names)
 
 

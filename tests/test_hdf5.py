@@ -155,13 +155,13 @@ def test_the_axis_as_long_as_the_wavelengths_holds_the_bands(tmp_path):
 def test_an_axis_that_nothing_tells_is_asked_for(tmp_path):
     pixels = numbers((4, 5, 6))
     path = make(tmp_path / "a.h5", cube=pixels)
-    with pytest.raises(FormatError, match=r"cube \(4, 5, 6\) does not say which axis .* --axes"):
+    with pytest.raises(FormatError, match=r"cube \(4, 5, 6\) does not say which axis .* `axes`"):
         open_cube(path)
     np.testing.assert_array_equal(open_cube(path, axes="brc").read(), pixels)
     with pytest.raises(UsageError, match="expected b, r and c"):
         open_cube(path, axes="bbr")
     path = make(tmp_path / "b.h5", cube=numbers((5, 5, 6)), wavelengths=np.arange(5.0))
-    with pytest.raises(FormatError, match="--axes"):
+    with pytest.raises(FormatError, match="`axes`"):
         open_cube(path)
     square = open_cube(make(tmp_path / "c.h5", cube=numbers((5, 5, 6))))
     assert square.meta.shape() == (6, 5, 5)
@@ -399,7 +399,7 @@ def test_four_axes_one_of_them_single_are_a_cube_among_others(tmp_path):
     pixels, flags = numbers((1, 4, 5, 6)), numbers((1, 5, 6), "i1")
     cubes = {"quality": (("time", "y", "x"), flags), "reflectance": (axes, pixels)}
     path = netcdf(tmp_path / "a.nc", cubes, sizes)
-    with pytest.raises(FormatError, match=r"2 three-dimensional .*reflectance \(4, 5, 6\) uint16.* --var"):
+    with pytest.raises(FormatError, match=r"2 three-dimensional .*reflectance \(4, 5, 6\) uint16.* `variable`"):
         open_cube(path)
     assert open_cube(path, variable="quality").meta.shape() == (1, 5, 6)
     with h5py.File(path, "r+") as file:
@@ -414,7 +414,9 @@ def test_four_axes_one_of_them_single_are_a_cube_among_others(tmp_path):
 def test_a_cube_beside_more_than_three_axes_is_not_taken_unless_wavelengths_say_so(tmp_path):
     parts = dict(flags=numbers((3, 5, 5), "i1"), scene=numbers((3, 4, 5, 5)))
     path = make(tmp_path / "a.h5", **parts)
-    says = r"1 three-dimensional variable: flags .*, and with more axes: scene \(3, 4, 5, 5\) uint16\. .*--var"
+    says = (
+        r"1 three-dimensional variable: flags .*, and with more axes: scene \(3, 4, 5, 5\) uint16\. .*`variable`"
+    )
     with pytest.raises(FormatError, match=says):
         open_cube(path)
     assert open_cube(path, variable="flags").meta.shape() == (3, 5, 5)

@@ -343,9 +343,7 @@ def test_several_cubes_are_listed_and_one_is_chosen_by_name(tmp_path):
     scipy.io.savemat(tmp_path / "cube.mat", cubes)
     with pytest.raises(FormatError) as error:
         open_cube(tmp_path / "cube.mat")
-    says = (
-        "2 three-dimensional variables: hsi (40, 50, 12) uint16, cal (40, 50, 3) float64. Choose one with --var."
-    )
+    says = "2 three-dimensional variables: hsi (40, 50, 12) uint16, cal (40, 50, 3) float64. Choose one with `variable`."
     assert str(error.value) == f"{tmp_path / 'cube.mat'}: {says}"
     assert open_cube(tmp_path / "cube.mat", variable="cal").meta.shape() == (3, 40, 50)
     with pytest.raises(FormatError, match=r"no variable 'hs'\. It has hsi"):
@@ -393,7 +391,7 @@ def test_a_matrix_of_spectra_is_folded_by_its_rows_and_columns(version, turned, 
 
 def test_who_has_a_matrix_is_told_what_is_read(tmp_path):
     scipy.io.savemat(tmp_path / "a.mat", dict(X=numbers((30, 4)), wl=np.arange(4.0)))
-    says = r"X \(30, 4\) uint16, wl .*rows x columns x bands.*pixels x bands.*as nRow and nCol.*--var, as one band"
+    says = r"X \(30, 4\) uint16, wl .*rows x columns x bands.*pixels x bands.*as nRow and nCol.*`variable`, as one"
     with pytest.raises(FormatError, match=says):
         open_cube(tmp_path / "a.mat")
 
@@ -527,7 +525,7 @@ def test_real_files_open_or_say_why_not(data):
     assert files
     for path in files:
         if path.name == "muffle_dataset_130_90.mat":
-            with pytest.raises(FormatError, match=r"3 three-dimensional variables: .*Choose one with --var"):
+            with pytest.raises(FormatError, match=r"3 three-dimensional variables: .*Choose one with `variable`"):
                 open_cube(path)
             assert open_cube(path, variable="Y").meta.shape() == (64, 90, 90)
             continue

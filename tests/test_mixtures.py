@@ -271,9 +271,9 @@ def test_networks_that_must_see_every_band_refuse_mixtures():
     model = bicubic_model(2)
     assert Posterior(model, 1).most_mixtures == 0
     assert Posterior(model, 1, mixtures=0).most_mixtures == 0
-    with pytest.raises(UsageError, match="--mixtures 4: bicubic must see every band"):
+    with pytest.raises(UsageError, match="`mixtures` 4: bicubic must see every band"):
         Posterior(model, 1, mixtures=4)
-    with pytest.raises(UsageError, match="--mixtures -1"):
+    with pytest.raises(UsageError, match="`mixtures` -1"):
         Posterior(make_model(), 1, mixtures=-1)
 
 
@@ -419,5 +419,5 @@ def test_other_mixtures_than_those_of_the_calibration_are_told_of(models):
     model = load_model(models / "calibrated.safetensors")
     maps = Maps(("interval",), Question(), Posterior(model, 4, mixtures=16))
     (note,) = maps.notes(bands=48)
-    assert "calibrated with --mixtures 0, not with --mixtures 16" in note
+    assert "calibrated with `mixtures` 0, not with `mixtures` 16" in note
     assert maps.notes(bands=47) == ()  # never mixed

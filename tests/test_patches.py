@@ -316,7 +316,7 @@ def test_a_cube_is_refused_where_memory_does_not_hold_it_twice(tmp_path, monkeyp
     path = written(tmp_path / "a.hdr", picture(3, 40, 40))
     for free, fits in ((2 * 3 * 40 * 40 * 2, True), (2 * 3 * 40 * 40 * 2 - 1, False)):
         monkeypatch.setattr(data, "free_memory", lambda free=free: free)
-        with nullcontext() if fits else pytest.raises(ResourceError, match=r"a\.hdr: 9,600 bytes .* --bands"):
+        with nullcontext() if fits else pytest.raises(ResourceError, match=r"a\.hdr: 9,600 bytes .* `bands`"):
             Scene.read(open_cube(path))
 
 
@@ -396,7 +396,7 @@ def test_training_is_told_of_holes_that_nobody_declared(tmp_path):
     pixels = picture(3, 40, 40).astype("f4")
     pixels[:, :5] = -9999
     path = written(tmp_path / "a.hdr", pixels)
-    assert "--nodata -9999" in Scene.read(open_cube(path)).notes[0]
+    assert "`nodata` -9999" in Scene.read(open_cube(path)).notes[0]
     assert not Scene.read(open_cube(path, nodata=-9999)).notes
 
 

@@ -368,7 +368,7 @@ def test_nothing_but_nodata_and_empty_ranges_are_refused(tmp_path):
     with pytest.raises(FormatError, match="every pixel is nodata"):
         Survey.of(open_cube(tmp_path / "a.hdr"))
     for ends in ((5, 5), (5, 4), (0, math.inf), (0, math.nan)):
-        with pytest.raises(UsageError, match="--range"):
+        with pytest.raises(UsageError, match="`value_range`"):
             Radiometry.of(meta(), survey(0, 1), ends)
 
 

@@ -123,7 +123,7 @@ def test_a_page_that_cannot_be_written_is_written_by_resume(scene, models, tmp_p
     with monkeypatch.context() as patched:
         patched.setattr(delivery, "write_page", Mock(side_effect=OSError(errno.ENOSPC, "No space left")))
         with pytest.raises(
-            OutputError, match=r"No space left.*The finished tiles are kept: continue with --resume"
+            OutputError, match=r"No space left.*The finished tiles are kept: continue with `resume`"
         ):
             list(job.run())
     again = Job(scene, tmp_path / "m.hdr", posterior, dataclasses.replace(settings, resume=True))
@@ -197,7 +197,7 @@ def test_what_is_done_stays_whatever_goes_wrong(make_cube, tmp_path, monkeypatch
 
     monkeypatch.setattr(job.source, "read", failing)
     told = done and isinstance(error, FormatError)
-    with pytest.raises(type(error), match="continue with --resume" if told else r"(read|bug)\.$"):
+    with pytest.raises(type(error), match="continue with `resume`" if told else r"(read|bug)\.$"):
         list(job.run())
     assert bool(list(tmp_path.glob(".*"))) == bool(done)
     again = Job(scene, out, posterior, Settings(tile=6, resume=True))
@@ -222,7 +222,7 @@ def test_what_is_done_stays_where_the_disk_fills_up(make_cube, tmp_path, monkeyp
 
     with monkeypatch.context() as patched:
         patched.setattr(Cube, "write", failing)
-        says = "kept: continue with --resume" if done else "No partial file was left"
+        says = "kept: continue with `resume`" if done else "No partial file was left"
         with pytest.raises(OutputError, match=rf"cannot be written \(No space left on device\)\. .*{says}\.$"):
             list(Job(scene, out, posterior, Settings(tile=6)).run())
     assert bool(list(tmp_path.glob(".*"))) == bool(done)
@@ -230,7 +230,7 @@ def test_what_is_done_stays_where_the_disk_fills_up(make_cube, tmp_path, monkeyp
     if done:  # still no room, which is met on opening what there is
         with monkeypatch.context() as patched:
             patched.setattr(raw, "_reserved", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
-            with pytest.raises(OutputError, match=r"No space left.* kept: continue with --resume\.$"):
+            with pytest.raises(OutputError, match=r"No space left.* kept: continue with `resume`\.$"):
                 list(Job(scene, out, posterior, again).run())
     steps = Job(scene, out, posterior, again).run()
     assert next(steps) == (done, 8)
@@ -297,7 +297,7 @@ def test_a_resumed_run_goes_on_or_says_why_it_starts_again(scene, models, tmp_pa
     for name in ("fine.hdr", "fine.img", "fine.report.json"):
         (tmp_path / name).unlink()
     go_on = broken_off(scene, models, tmp_path)
-    with pytest.raises(OutputError, match=r"interrupted run is here\. --resume continues it, --overwrite starts"):
+    with pytest.raises(OutputError, match=r"interrupted run is here\. `resume` continues it, `overwrite` starts"):
         go_on(resume=False)
     assert go_on(resume=False, overwrite=True) == ((0, 20), [])
 
@@ -327,7 +327,7 @@ def test_only_the_run_that_was_broken_off_is_resumed(scene, models, tmp_path, se
     begun = run({}, {})
     next(begun)
     begun.close()
-    with pytest.raises(OutputError, match=rf"differs in (\w+, )*{word}\b.*--overwrite instead of --resume"):
+    with pytest.raises(OutputError, match=rf"differs in (\w+, )*{word}\b.*`overwrite` instead of `resume`"):
         next(run(settings | {"resume": True}, draws))
     again = run({"resume": True}, {})
     assert next(again) == (0, 1)

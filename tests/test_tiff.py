@@ -330,7 +330,7 @@ def test_that_pages_are_taken_for_bands_is_said_where_nothing_settles_it(tmp_pat
         (tmp_path / "a.hdr").write_text(words)
     meta = open_cube(tmp_path / "a.tif", axes="brc" if settled == "axes" else None).meta
     assert meta.shape() == (37, 50, 5)
-    said = "its 37 pages are read as bands; use --axes rcb if they are rows" in meta.notes
+    said = "its 37 pages are read as bands; use `axes` rcb if they are rows" in meta.notes
     assert said == (settled is None)
 
 

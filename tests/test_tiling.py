@@ -81,7 +81,7 @@ def test_a_plan_fits_or_is_refused(plan, most):
     try:
         chosen = plan_tiles(*arguments, surroundings=plan.surroundings)
     except ResourceError as error:
-        assert "--memory" in str(error)  # noqa: PT017
+        assert "`memory`" in str(error)  # noqa: PT017
         return
     assert chosen.largest <= most
     assert chosen.voxels >= len(plan.usable) * plan.scene.pixels
@@ -129,17 +129,17 @@ def test_tiles_are_counted_without_being_made(plan):
 def test_the_memory_that_would_do_is_told():
     with pytest.raises(ResourceError, match=r"needs 2,560 bytes of memory .*, but only 2,559 are allowed") as met:
         plan_tiles(Window(0, 0, 64, 64), 4, range(10), 4, None, 2559, largest)
-    assert "Use --memory 1MB." in str(met.value)
+    assert "Use `memory` 1MB." in str(met.value)
     assert plan_tiles(Window(0, 0, 64, 64), 4, range(10), 4, None, 2560, largest).largest == 2560
 
 
 @pytest.mark.parametrize(
     ("halo", "tile", "advised"),
     [
-        (0, None, "Use --memory 3MB."),
-        (0, 20, "Use --memory 11MB or a smaller --tile."),
-        (4, None, "Use --memory 11MB. In upscale and uncertainty a smaller --halo needs less but is less exact."),
-        (None, None, "Use --memory 164MB."),
+        (0, None, "Use `memory` 3MB."),
+        (0, 20, "Use `memory` 11MB or a smaller `tile`."),
+        (4, None, "Use `memory` 11MB. In upscale and uncertainty a smaller `halo` needs less but is less exact."),
+        (None, None, "Use `memory` 164MB."),
     ],
 )
 def test_only_what_helps_against_too_little_memory_is_advised(halo, tile, advised):

@@ -21,6 +21,7 @@ from pdenet_cli.models.weights_file import read_tensors
 from pdenet_cli.tools import train as tool
 from pdenet_cli.tools.train import train
 from pdenet_cli.training import data
+from pdenet_cli.training.find_cubes import find_cubes
 from pdenet_cli.training.log import read_log
 from pdenet_cli.training.processes import Processes
 from pdenet_cli.training.recipe import Recipe
@@ -134,13 +135,13 @@ def test_masks_and_pictures_beside_a_cube_teach_nothing_unless_they_are_named(tm
     (tmp_path / "bytes").mkdir()
     written(tmp_path / "bytes" / "a.hdr", rng.integers(0, 255, (12, 20, 20), "u1"))
     told = []
-    found = [cube.path.stem for cube in tool.find_cubes(plan(tmp_path), told.append)]
+    found = [cube.path.stem for cube in find_cubes((tmp_path,), say=told.append)]
     assert found == ["a", "camera", "scene"]
     (note,) = told
     names = "scene_cloud.hdr, scene_dead.hdr, scene_height.hdr, scene_picture.hdr"
-    assert note.text.startswith(f"left out: {names} in {tmp_path}")
-    asked = replace(plan(tmp_path), data=(tmp_path, tmp_path / "scene_dead.hdr"))
-    assert [cube.path.stem for cube in tool.find_cubes(asked, told.append)] == [
+    assert note.startswith(f"left out: {names} in {tmp_path}")
+    asked = (tmp_path, tmp_path / "scene_dead.hdr")
+    assert [cube.path.stem for cube in find_cubes(asked, say=told.append)] == [
         "a",
         "camera",
         "scene",
@@ -182,7 +183,7 @@ def test_a_cube_without_the_chosen_bands_is_left_out_by_its_name(cubes, tmp_path
         ({"recipe": "fast,lr=NaN"}, "lr=nan must be a number"),
         ({"recipe": "fast,grain=1.e1"}, "grain=10.0 must be between 0 and 1"),
         ({"recipe": "fast,soft=+.5,zoom=.5"}, "zoom must be at least 1"),
-        ({"changes": {"patch": 3}}, "--patch 3 is too small"),
+        ({"changes": {"patch": 3}}, "`patch` 3 is too small"),
         ({"config": "tiny,scale=3"}, "not FIELD=VALUE"),
         ({"steps": None, "minutes": float("nan")}, "positive"),
         ({"config": "huge"}, "huge is unknown"),
@@ -547,7 +548,7 @@ def test_cubes_to_validate_on_are_not_trained_on_and_nothing_of_the_others_is_he
 
 
 def test_a_run_without_anything_to_validate_on_is_refused(cubes):
-    with pytest.raises(UsageError, match="Give cubes with --validate"):
+    with pytest.raises(UsageError, match="Give cubes with `validate`"):
         plan(cubes, holdout="none")
     with pytest.raises(UsageError, match="choose quarter or none"):
         plan(cubes, holdout="half")

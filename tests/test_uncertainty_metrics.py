@@ -421,7 +421,7 @@ def test_the_level_is_that_of_the_calibration_where_none_is_asked_for(judged_mod
         contest(judged_models, ("bare",), level=0.8)
     # Of the levels that both have, the nearest to 0.05.
     assert contest(judged_models, ("low", "calibrated")).level == 0.1
-    with pytest.raises(UsageError, match=r"--level 0\.9"):
+    with pytest.raises(UsageError, match=r"`level` 0\.9"):
         contest(judged_models, ("modest",), level=0.9)
 
 
@@ -436,7 +436,7 @@ def test_flips_make_a_network_without_chance_unsure(judged_models, truths):
         (("plain",), (4,), {}, "no model gives more than one sample"),
         (("bare",), (1,), {}, "no model gives more than one sample. Try"),
         (("bicubic",), (8,), {"ensemble": "flips"}, "Use a model other than bicubic"),
-        (("bare",), (1, 2), {}, "one number of --samples"),
+        (("bare",), (1, 2), {}, "one number of `samples`"),
         (("calibrated",), (4,), {"level": 0.9999}, r"calibrated for levels from 0\.1 to 0\.995"),
     ],
 )

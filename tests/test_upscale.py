@@ -146,7 +146,7 @@ def test_the_report_tells_what_was_asked_and_what_the_maps_show(pdenet, scene, m
     assert (asked["level"], asked["tolerance"]) == (0.8, 0.025)
     unit = "as the header scales values (250 in the file's numbers)"
     assert asked["tolerance_unit"] == unit
-    assert f"--tolerance 0.025 is taken {unit}." in report["notes"]
+    assert f"`tolerance` 0.025 is taken {unit}." in report["notes"]
     assert report["maps"]["risk"]["says"] == f"probability of an error beyond 0.025 {unit}"
     assert asked["calibration"]["scenes"] == 2
     assert "4 samples (masks)" in report["notes"][-1]  # what it was calibrated with
@@ -218,7 +218,7 @@ def test_a_tolerance_beyond_all_differences_of_a_scene_gets_a_note(models, tmp_p
     job = Job(scene, tmp_path / "out.hdr", posterior, Settings(False, ("risk",), Question(tolerance=asked)))
     list(job.run())
     differ = "0.012" if said else "120"
-    met = f"--tolerance {asked:g} is larger than any difference of this scene's values ({differ})"
+    met = f"`tolerance` {asked:g} is larger than any difference of this scene's values ({differ})"
     assert (f"{met}: is it in the right unit?" in job.report.notes) == doubted
     assert np.isfinite(open_cube(tmp_path / "out_risk.hdr").read()).all()
 

@@ -296,7 +296,7 @@ def test_axes_told_of_a_folder_are_ignored_and_that_is_said(tmp_path):
     assert open_cube(tmp_path / "scene", axes="brc").meta.notes == open_cube(tmp_path / "scene").meta.notes
     cube = open_cube(tmp_path / "scene", axes="rcb")
     np.testing.assert_array_equal(cube.read(), pixels)
-    assert cube.meta.notes[-1] == "--axes rcb is ignored: each picture of a folder is a band"
+    assert cube.meta.notes[-1] == "`axes` rcb is ignored: each picture of a folder is a band"
 
 
 def test_bands_are_sorted_by_their_number_and_others_ignored(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -23,9 +24,23 @@ out = rich.console.Console(highlight=False, soft_wrap=True, emoji=False)
 err = rich.console.Console(highlight=False, soft_wrap=True, emoji=False, stderr=True)
 
 
+OPTIONS = {"variable": "--var", "value_range": "--range", "maps": "--map", "pixels": "--pixel"}
+"""The options whose names differ from those of the library's arguments."""
+
+
+def as_options(text: str) -> str:
+    """A text of the library, which names arguments in backquotes, as the command line says it: with options."""
+    return re.sub(r"`([a-z_]+)`", lambda name: OPTIONS.get(name[1], f"--{name[1].replace('_', '-')}"), text)
+
+
+def shown(text: str) -> str:
+    """A text of the library as rich prints it: with options, and with brackets that are no markup."""
+    return rich.markup.escape(as_options(text))
+
+
 def say(text: str) -> None:
     """Print a note for the user."""
-    err.print(f"[yellow]{rich.markup.escape(text)}[/]")
+    err.print(f"[yellow]{shown(text)}[/]")
 
 
 @contextmanager
@@ -50,18 +65,18 @@ def print_json(value: Any) -> None:
     """Print a result as JSON, at once: null in place of NaN, "inf" or "-inf" of infinity."""
     from pdenet_cli.report import finite
 
-    print(json.dumps(finite(value), indent=2, allow_nan=False), flush=True)
+    print(as_options(json.dumps(finite(value), indent=2, allow_nan=False)), flush=True)
 
 
 def print_error(error: PdenetError) -> None:
     """Print an error as one line."""
-    err.print(f"[bold red]pdenet:[/] {rich.markup.escape(' '.join(str(error).split()))}")
+    err.print(f"[bold red]pdenet:[/] {shown(' '.join(str(error).split()))}")
 
 
 def stop_if_failed(failed: Mapping[str, str], scenes: int, others: str = "") -> None:
     """If scenes failed, print why and raise BatchError; `others` says what became of the rest of the `scenes`."""
     for name, why in failed.items():
-        err.print(f"[bold red]{rich.markup.escape(name)}:[/] {rich.markup.escape(why)}")
+        err.print(f"[bold red]{rich.markup.escape(name)}:[/] {shown(why)}")
     if failed:
         raise BatchError(f"{len(failed)} of {scenes} scenes failed{others}.")
 

@@ -13,7 +13,16 @@ from rich.table import Table
 from typer.core import TyperCommand
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import out, print_json, print_table, say, stop_if_failed, tile_progress, time_text
+from pdenet_cli.cli.console import (
+    as_options,
+    out,
+    print_json,
+    print_table,
+    say,
+    stop_if_failed,
+    tile_progress,
+    time_text,
+)
 from pdenet_cli.cli.parsing import parse_pixels, parse_samples, settings_of
 from pdenet_cli.errors import UsageError
 
@@ -209,7 +218,7 @@ def _show(evaluation: Evaluation) -> None:
         size = f"{len(scene.bands)} bands, {scene.rows} x {scene.columns} pixels"
         out.print(f"[dim]{escape(scene.name)}: {size}; {left}; 0..1 scaling: {escape(scene.radiometry)}[/]")
     for remark in evaluation.remarks():
-        out.print(f"[dim]{escape(remark)}[/]")
+        out.print(f"[dim]{escape(as_options(remark))}[/]")
     job = evaluation.job
     gain = f"; gain: over {evaluation.baseline}, {WORSE_MARK} where worse" if evaluation.baseline else ""
     how = f"{evaluation.protocol}, {evaluation.problem}, {job['part']}"

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import out, print_error, print_json, size_text
+from pdenet_cli.cli.console import out, print_error, print_json, shown, size_text
 from pdenet_cli.cli.parsing import parse_bands
 from pdenet_cli.errors import BatchError, PdenetError, UsageError, as_pdenet_error
 
@@ -82,7 +82,7 @@ def _show(description: Description) -> None:
 
     def row(name: str, text: str | None) -> None:
         if text:
-            table.add_row(name, escape(text))
+            table.add_row(name, shown(text))
 
     row("size", f"{meta.bands} bands, {meta.rows} rows, {meta.columns} columns")
     order = {"<": "little-endian", ">": "big-endian"}.get(meta.dtype.byteorder, "")

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import out, print_error, print_json
+from pdenet_cli.cli.console import out, print_error, print_json, shown
 from pdenet_cli.errors import ModelError
 
 QUICK = (
@@ -80,7 +80,7 @@ def show(
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in _lines(spec):
-        table.add_row(name, escape(text))
+        table.add_row(name, shown(text))
     out.print(table)
     if cubes := spec.scores.get("cubes"):
         out.print(_cubes(cubes))

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from pdenet_cli.cli.console import INTERRUPTED, err, out, print_json, say, size_text, time_text
+from pdenet_cli.cli.console import INTERRUPTED, err, out, print_json, say, shown, size_text, time_text
 from pdenet_cli.errors import BatchError, PdenetError, as_pdenet_error
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def sharpen(
     if failed:
         table = Table("scene", "why it failed", title="Failed", title_justify="left")
         for scene, why in failed.items():
-            table.add_row(escape(scene.name), escape(str(why)))
+            table.add_row(escape(scene.name), shown(str(why)))
         err.print(table)
         others = "; the others are done" if len(failed) < len(scenes) else ""
         raise BatchError(f"{len(failed)} of {len(scenes)} scenes failed{others}.")

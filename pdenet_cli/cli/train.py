@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import INTERRUPTED, err, out, print_json
+from pdenet_cli.cli.console import INTERRUPTED, err, out, print_json, shown
 from pdenet_cli.cli.parsing import settings_of
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ def train(
 ) -> None:
     """Train a model on your cubes, in any format; stop with Ctrl-C and continue with --resume.
 
-    A quarter of every cube is held out for validation, unless --validate names cubes.
-    The best model is written to OUTPUT; the last state, a log (JSONL) and the curves (PNG) beside it.
+    A quarter of every cube is held out for validation, or --validate names cubes.
+    The best model is written to OUTPUT; the last state, a log and curves beside it.
     On several GPUs: torchrun --nproc-per-node N -m pdenet_cli train ...
     """
     started = time.monotonic()
@@ -184,7 +184,7 @@ class _Watch:
         from pdenet_cli.training.loop import ValidationResult
 
         if isinstance(event, Note):
-            err.print(escape(event.text))
+            err.print(shown(event.text))
         elif isinstance(event, ValidationResult):
             self._validated(event)
         else:

@@ -43,7 +43,7 @@ def open_cube(
     """
     path = Path(path)
     if axes is not None and sorted(axes) != ["b", "c", "r"]:
-        raise UsageError(f"--axes {axes}: expected b, r and c once each, such as rcb.")
+        raise UsageError(f"`axes` {axes}: expected b, r and c once each, such as rcb.")
     options = OpenOptions(variable, axes, nodata)
     try:
         head = b"" if path.is_dir() else _head(path)
@@ -52,7 +52,7 @@ def open_cube(
         cube.writable = False
         if variable is not None and kind in ONE_ARRAY:
             what = f"{kind.name} holds a single unnamed array"
-            cube.meta = cube.meta.noting(f"--var {variable} is ignored: {what}")
+            cube.meta = cube.meta.noting(f"`variable` {variable} is ignored: {what}")
         if nodata is not None:
             cube.meta = _with_nodata(cube.meta, nodata)
         return cube
@@ -70,7 +70,7 @@ def _with_nodata(meta: CubeMeta, nodata: float) -> CubeMeta:
     if meta.dtype.kind in "ui":
         ends = np.iinfo(meta.dtype)
         if not (ends.min <= nodata <= ends.max and float(nodata).is_integer()):
-            return meta.noting(f"--nodata {nodata:g} is ignored: {meta.dtype.name} data cannot hold this value")
+            return meta.noting(f"`nodata` {nodata:g} is ignored: {meta.dtype.name} data cannot hold this value")
     return replace(meta, nodata=nodata)
 
 

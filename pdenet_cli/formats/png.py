@@ -130,7 +130,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         notes=notes,
     )
     if options.axes not in (None, "brc"):
-        meta = meta.noting(f"--axes {options.axes} is ignored: each picture of a folder is a band")
+        meta = meta.noting(f"`axes` {options.axes} is ignored: each picture of a folder is a band")
     # Not the folder: other files in it, such as outputs, are not part of the scene.
     return Cube(path, meta, array, files=files)
 

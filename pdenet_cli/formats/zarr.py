@@ -78,7 +78,9 @@ class Folder:
             place, depth = groups.pop(0)
             count += 1
             if count > MOST_ARRAYS:
-                raise FormatError(f"{self.path}: more than {MOST_ARRAYS:,} arrays to look through. Use --var.")
+                raise FormatError(
+                    f"{self.path}: more than {MOST_ARRAYS:,} arrays to look through. Use `variable`."
+                )
             if self._is_array(place):
                 yield "" if place == self.path else place.relative_to(self.path).as_posix()
             elif depth < DEEPEST:

@@ -52,12 +52,12 @@ def choose_model(name_or_path: str | None, scale: int | None) -> Path:
                 return path
         there = ", ".join(f"x{s}" for s in sorted(set(scales.values()))) or "none"
         raise ModelError(
-            f"No model for x{wanted} is shipped ({there}). Train one, or use --model (bicubic: any scale)."
+            f"No model for x{wanted} is shipped ({there}). Train one, or use `model` (bicubic: any scale)."
         )
     path = find_model(name_or_path)
     made_for = read_header(path).spec.scale
     if scale not in (None, made_for):
-        raise UsageError(f"{name_or_path}: an x{made_for} model cannot make x{scale}. Omit --scale.")
+        raise UsageError(f"{name_or_path}: an x{made_for} model cannot make x{scale}. Omit `scale`.")
     return path
 
 

@@ -25,7 +25,7 @@ class ModelSpec:
     validation: tuple[
         Mapping[str, Any], ...
     ] = ()  # of the whole cubes that it was validated on, if there were any
-    began_with: Mapping[str, Any] = field(default_factory=dict)  # history of the model of --init
+    began_with: Mapping[str, Any] = field(default_factory=dict)  # history of the model of `init`
     recipe: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     steps: int = 0

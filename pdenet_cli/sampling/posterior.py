@@ -53,9 +53,9 @@ class Posterior:
         mixtures: int | None = None,
     ) -> None:
         if ensemble not in (*ENSEMBLES, None):
-            raise UsageError(f"--ensemble {ensemble} is unknown; choose {' or '.join(ENSEMBLES)}.")
+            raise UsageError(f"`ensemble` {ensemble} is unknown; choose {' or '.join(ENSEMBLES)}.")
         if samples < 1:
-            raise UsageError(f"--samples {samples}: use at least 1.")
+            raise UsageError(f"`samples` {samples}: use at least 1.")
         if not isinstance(model, Model):
             raise UsageError(f"Expected a Model, not a {type(model).__name__}. Pass load_model(NAME).")
         tune_process()
@@ -65,7 +65,7 @@ class Posterior:
         self.network = model.network.eval()
         if mixtures is not None and (mixtures < 0 or (mixtures and not self.network.mixable)):
             met = "use 0, or a number of mixtures" if mixtures < 0 else f"{model.name} must see every band; use 0"
-            raise UsageError(f"--mixtures {mixtures}: {met}.")
+            raise UsageError(f"`mixtures` {mixtures}: {met}.")
         usual = MIXTURES if self.network.mixable else 0
         calibrated = usual if calibration is None else calibration.mixtures
         self.most_mixtures = calibrated if mixtures is None else mixtures

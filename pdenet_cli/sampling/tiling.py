@@ -11,7 +11,7 @@ from pdenet_cli.errors import ResourceError
 from pdenet_cli.scene.window import Window
 
 WORK_TOLERANCE = 1.05  # plans with up to this times the least work are equally good
-WANTED_TILES = 16  # progress and --resume count in tiles, so a plan should have at least this many
+WANTED_TILES = 16  # progress and `resume` count in tiles, so a plan should have at least this many
 
 
 @dataclass(frozen=True)
@@ -160,13 +160,13 @@ def plan_tiles(
     fitting = [plan for plan in plans if bytes_for(plan) <= memory]
     if not fitting:
         least = min(map(bytes_for, plans))
-        which = "The smallest tile" if tile is None else f"With --tile {tile}, a tile"
-        smaller = "" if tile is None else " or a smaller --tile"
-        # Not every command has --halo.
-        less = " In upscale and uncertainty a smaller --halo needs less but is less exact." if halo else ""
+        which = "The smallest tile" if tile is None else f"With `tile` {tile}, a tile"
+        smaller = "" if tile is None else " or a smaller `tile`"
+        # Not every command has `halo`.
+        less = " In upscale and uncertainty a smaller `halo` needs less but is less exact." if halo else ""
         raise ResourceError(
             f"{which} needs {least:,} bytes of memory with its margins, but only {memory:,} are allowed. "
-            f"Use --memory {math.ceil(least / 1e6)}MB{smaller}.{less}"
+            f"Use `memory` {math.ceil(least / 1e6)}MB{smaller}.{less}"
         )
     least = min(plan.voxels for plan in fitting)
     good = [plan for plan in fitting if plan.voxels <= WORK_TOLERANCE * least]

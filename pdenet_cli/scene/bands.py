@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pdenet_cli.errors import UsageError
 
 BandChoice = slice | str
-"""A range of band numbers, or any choice as a user writes it after --bands: 0:20,30 or 450nm:900nm,1.5um."""
+"""A range of band numbers, or any choice as a user writes it after `bands`: 0:20,30 or 450nm:900nm,1.5um."""
 
 UNITS = {"nm": 1.0, "um": 1e3, "µm": 1e3, "μm": 1e3}  # in nanometres; there are two letters µ
 END = rf"(?:(\d{{1,9}})|(\d+\.?\d*|\.\d+)\s*({'|'.join(UNITS)}))?"
@@ -54,7 +54,7 @@ class _Part:
 
 
 def band_choice(text: str) -> BandChoice:
-    """What a user wrote after --bands; UsageError if it means nothing for any cube."""
+    """What a user wrote after `bands`; UsageError if it means nothing for any cube."""
     parts = _parts(text)
     only = parts[0].numbers if len(parts) == 1 and ":" in text else None
     return text.strip() if only is None else only
@@ -99,15 +99,15 @@ def _part(word: str, text: str) -> _Part:
     ends = [found for end in word.lower().split(":") if (found := re.fullmatch(END, end.strip()))]
     if not word or not len(ends) == word.count(":") + 1 <= 2:
         example = "Write for example 10:60, or 0:20,30, or 450nm:900nm,1.5um"
-        raise UsageError(f"--bands {text}: not a range of bands, nor a list of them. {example}.")
+        raise UsageError(f"`bands` {text}: not a range of bands, nor a list of them. {example}.")
     numbers = [int(end[1]) if end[1] else None for end in ends]
     lengths = [float(end[2]) * UNITS[end[3]] if end[2] else None for end in ends]
     by_number, by_length = (any(end is not None for end in given) for given in (numbers, lengths))
     if by_number and by_length:
-        raise UsageError(f"--bands {word}: a band number and a wavelength. Give both ends a unit, or none.")
+        raise UsageError(f"`bands` {word}: a band number and a wavelength. Give both ends a unit, or none.")
     given = [end for end in (*numbers, *lengths) if end is not None]
     if given != sorted(given):
-        raise UsageError(f"--bands {word}: the range is reversed. Put the smaller end first.")
+        raise UsageError(f"`bands` {word}: the range is reversed. Put the smaller end first.")
     if by_length:
         return _Part(word, None, (lengths[0], lengths[-1]))
     if len(ends) == 1 and (only := numbers[0]) is not None:

@@ -65,7 +65,7 @@ class Radiometry:
         gains = (chosen.physical and meta.gains) or (1.0,)
         offsets = (chosen.physical and meta.offsets) or (0.0,)
         if not high > low or not math.isfinite(high - low):
-            raise UsageError(f"The range {low:g} to {high:g} is empty. Use --range LO HI with LO below HI.")
+            raise UsageError(f"The range {low:g} to {high:g} is empty. Use `value_range` LO HI with LO below HI.")
         gain = tuple(g / (high - low) for g in gains)
         offset = tuple((o - low) / (high - low) for o in offsets)
         physical = _physical(without_implausible_scale(meta, survey))

@@ -232,8 +232,8 @@ class _Scan:
                 far = end < 0 <= bottom or max(bottom - end, end - top) > FILL_GAP * (top - bottom)
                 suspect = far and _is_common_fill(end)
             if suspect:
-                number = f"{end:.0f}" if abs(end) < 2**53 else repr(end)  # exact, so that --nodata matches it
-                yield f"{number} {often} but is not declared as nodata. If it is nodata, use --nodata {number}"
+                number = f"{end:.0f}" if abs(end) < 2**53 else repr(end)  # exact, so that `nodata` matches it
+                yield f"{number} {often} but is not declared as nodata. If it is nodata, use `nodata` {number}"
 
     def _is_fill_value(self, end: float, others: NDArray[np.float64], count: int) -> bool:
         """Whether this extreme value, found `count` times, is probably a fill value."""
@@ -275,12 +275,12 @@ def refuse_narrow(dtype: np.dtype[Any], meta: CubeMeta, survey: Survey) -> None:
     least, most = limits(dtype)
     if low < least or high > most:
         holds = f"holds {least:,} to {most:,}" if whole else f"holds {least:g} to {most:g}"
-        raise UsageError(f"--dtype {dtype.name} {holds}, but the scene's values are {low:g} to {high:g}.")
+        raise UsageError(f"`dtype` {dtype.name} {holds}, but the scene's values are {low:g} to {high:g}.")
     low, high = survey.minimum, survey.maximum
     if whole and meta.dtype.kind == "f" and high - low < LEAST_STEPS:
-        raise UsageError(f"--dtype {dtype.name} would round away the scene's values, {low:g} to {high:g}.")
+        raise UsageError(f"`dtype` {dtype.name} would round away the scene's values, {low:g} to {high:g}.")
     uses_nan = meta.nodata is None or math.isnan(meta.nodata)
     if meta.nodata is not None and not uses_nan and not can_hold(dtype, meta.nodata):
-        raise UsageError(f"--dtype {dtype.name} cannot hold the scene's nodata value, {meta.nodata:g}.")
+        raise UsageError(f"`dtype` {dtype.name} cannot hold the scene's nodata value, {meta.nodata:g}.")
     if whole and survey.holes and uses_nan:
-        raise UsageError(f"--dtype {dtype.name} cannot hold NaN, which the scene uses for nodata.")
+        raise UsageError(f"`dtype` {dtype.name} cannot hold NaN, which the scene uses for nodata.")

@@ -63,9 +63,9 @@ class Benchmark:
         )
         self.scale = self.degradation.scale
         if self.scale < 2:
-            raise UsageError(f"--scale {self.scale}: nothing would be degraded. Use 2 or more.")
+            raise UsageError(f"`scale` {self.scale}: nothing would be degraded. Use 2 or more.")
         if scale not in (None, self.scale):
-            raise UsageError(f"--scale {scale}: the model is made for x{self.scale}. Omit --scale.")
+            raise UsageError(f"`scale` {scale}: the model is made for x{self.scale}. Omit `scale`.")
         self.posteriors = {BICUBIC: Posterior(bicubic_model(self.scale, place), samples=1)}
         for name, model in zip(models, loaded, strict=True):
             labels = (model.name, name, str(find_model(name).resolve()))
@@ -79,12 +79,12 @@ class Benchmark:
     def _calibrations(self) -> dict[str, Calibration | None]:
         """The calibration, if any, of each model that gives more than one sample."""
         if len(self.samples) > 1:
-            raise UsageError("--uncertainty takes one number of --samples, not a list.")
+            raise UsageError("`uncertainty` takes one number of `samples`, not a list.")
         unsure = {system: Calibration.of(p.model.spec) for system, p in self.posteriors.items() if len(p) > 1}
         if not unsure:
             only_bicubic = len(self.posteriors) == 1
-            way = "Use a model other than bicubic." if only_bicubic else "Try --ensemble flips --samples 8."
-            raise UsageError(f"--uncertainty: no model gives more than one sample. {way}")
+            way = "Use a model other than bicubic." if only_bicubic else "Try `ensemble` flips `samples` 8."
+            raise UsageError(f"`uncertainty`: no model gives more than one sample. {way}")
         return unsure
 
     def _level(self) -> float:
@@ -92,7 +92,7 @@ class Benchmark:
         known = [calibration for calibration in self.calibrations.values() if calibration is not None]
         level = self.settings.level
         if level is not None and self.calibrations and not known:
-            raise UsageError(f"--level {level:g}: no model is calibrated and has intervals. Omit --level.")
+            raise UsageError(f"`level` {level:g}: no model is calibrated and has intervals. Omit `level`.")
         if level is None:
             level = min((calibration.level for calibration in known), default=LEVEL)
             level = max((level, *(calibration.levels[0] for calibration in known)))
@@ -239,7 +239,7 @@ def _refuse_repeated(models: Sequence[str]) -> None:
     """Stop where a model is given twice, perhaps under two names."""
     paths = [name if name == BICUBIC else find_model(name).resolve() for name in models]
     if twice := [name for name, path in zip(models, paths, strict=True) if paths.count(path) > 1]:
-        raise UsageError(f"--model {twice[0]} is given twice.")
+        raise UsageError(f"`model` {twice[0]} is given twice.")
 
 
 def _common_degradation(models: Sequence[Model], settings: TruthSettings) -> Degradation | None:
@@ -249,7 +249,7 @@ def _common_degradation(models: Sequence[Model], settings: TruthSettings) -> Deg
         if other != wanted[0]:
             first = f"{models[0].name} would be evaluated on {wanted[0]}"
             way = "Evaluate them separately" + (
-                ", or set --kernel and --noise for both" if model.scale == models[0].scale else ""
+                ", or set `kernel` and `noise` for both" if model.scale == models[0].scale else ""
             )
             raise UsageError(f"{first} and {model.name} on {other}. {way}.")
     return wanted[0] if wanted else None

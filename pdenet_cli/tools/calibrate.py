@@ -73,10 +73,10 @@ def calibrate(
         raise UsageError(f"{twice} is given twice; the proof depends on the number of different scenes.")
     if learn and certify:
         way = "Learn first; then certify on other scenes"
-        raise UsageError(f"--certify with --learn-errors: what was learned from scenes certifies nothing. {way}.")
+        raise UsageError(f"`certify` with `learn_errors`: what was learned from scenes certifies nothing. {way}.")
     if learn and settings.part == "whole":
         way = "errors are learned beside that quarter, intervals fitted on it"
-        raise UsageError(f"--learn-errors needs --part lower-right: {way}.")
+        raise UsageError(f"`learn_errors` needs `part` lower-right: {way}.")
     if output.suffix != SUFFIX:
         raise UsageError(f"{output}: a model's name must end in {SUFFIX}.")
     source = find_model(model)
@@ -121,7 +121,7 @@ def _posterior(source: Path, samples: int, seed: int, device: str, settings: Tru
     model = replace(model, spec=replace(model.spec, extra=bare))
     posterior = Posterior(model, samples, seed, ensemble, mixtures)
     if len(posterior) < 2:
-        way = "--samples 2 or more" if samples < 2 else "--ensemble flips, because this network is not random"
+        way = "`samples` 2 or more" if samples < 2 else "`ensemble` flips, because this network is not random"
         raise UsageError(f"{model.name}: a single sample has no spread. Use {way}.")
     return posterior
 

@@ -31,10 +31,10 @@ from pdenet_cli.scene.meta import CubeMeta
 from pdenet_cli.scene.picture import map_quicklook, png, quicklook
 from pdenet_cli.tools.journal import Journal
 
-KEPT = "The finished tiles are kept: continue with --resume."
+KEPT = "The finished tiles are kept: continue with `resume`."
 COMPLETE = "complete"  # the journal's step after the last tile
 PARTIAL_FILES = "files"  # the journal's key for the hidden files of a run
-REPLACES = "replaces"  # the journal's key for whether a run was begun with --overwrite
+REPLACES = "replaces"  # the journal's key for whether a run was begun with `overwrite`
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Delivery:
                     raise OutputError(f"{met} is {what}. Write the results into a separate folder.")
 
     def refuse_existing(self) -> None:
-        """Stop where a file would be replaced without --overwrite."""
+        """Stop where a file would be replaced without `overwrite`."""
         refuse_existing(self._all_files, self.overwrite)
 
     def refuse_small_disk(self) -> None:
@@ -107,7 +107,7 @@ class Delivery:
 
     @property
     def in_the_way(self) -> list[Path]:
-        """Existing files that the outputs would replace, unless --overwrite allows it."""
+        """Existing files that the outputs would replace, unless `overwrite` allows it."""
         return [] if self.overwrite else [path for path in self._all_files if path.exists()]
 
     def finished_report(self, job: dict[str, Any]) -> Report | None:
@@ -157,7 +157,7 @@ class Delivery:
 
     @contextmanager
     def cleanup_on_failure(self) -> Iterator[None]:
-        """Delete partial files on an error, unless --resume can continue: after some tiles, or an interrupt."""
+        """Delete partial files on an error, unless `resume` can continue: after some tiles, or an interrupt."""
         try:
             yield
         except Exception as error:
@@ -176,7 +176,7 @@ class Delivery:
     def commit(self, scene: str, source: Cube) -> Report:
         """Rename all files to their final names and draw what was made of `source`.
 
-        If this fails, --resume continues from here.
+        If this fails, `resume` continues from here.
         """
         for output, _ in self.cubes.values():
             output.commit()

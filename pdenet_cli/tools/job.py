@@ -66,7 +66,7 @@ class Forecast:
     tile: int  # longest side of a tile in input pixels
     bands: int  # in a tile
     seconds: float
-    in_the_way: tuple[str, ...] = ()  # existing files, which the run would replace only with --overwrite
+    in_the_way: tuple[str, ...] = ()  # existing files, which the run would replace only with `overwrite`
 
 
 class Job:
@@ -143,7 +143,7 @@ class Job:
             return halo_for(posterior, self.maps.summaries, holes=self.reading.survey.holes)
         if posterior.network.halo is None:
             met = f"{posterior.model.name} looks at the whole scene at once"
-            raise UsageError(f"--halo {halo}: {met}; in pieces its results would be wrong. Leave out --halo.")
+            raise UsageError(f"`halo` {halo}: {met}; in pieces its results would be wrong. Leave out `halo`.")
         return halo
 
     def run(self, say: Say = lambda text: None) -> Iterator[tuple[int, int]]:
@@ -177,7 +177,7 @@ class Job:
         if interrupted is None:
             if self.delivery.journal.steps and not (self.settings.resume or self.settings.overwrite):
                 met = f"{self.delivery.path}: an interrupted run is here"
-                raise OutputError(f"{met}. --resume continues it, --overwrite starts again.")
+                raise OutputError(f"{met}. `resume` continues it, `overwrite` starts again.")
             self.delivery.begin(job | {"plan": self._tiling})
         else:
             recorded, steps = interrupted
@@ -309,7 +309,7 @@ class Job:
         unusable = self._unusable_bands
         if mean is not None and unusable and mean.nodata is None and mean.dtype.kind in "iu":
             bands = "bad band is" if unusable == 1 else "bad bands are"
-            yield f"{unusable} {bands} written as 0: the scene has no nodata value. Give one with --nodata"
+            yield f"{unusable} {bands} written as 0: the scene has no nodata value. Give one with `nodata`"
 
     def _clipped(self, layers: Sequence[Layer], first: int) -> Iterator[str]:
         """A note if values were beyond the type of the cube; those of tiles before `first` were not counted."""

@@ -49,7 +49,7 @@ class Journal:
         if differ:
             raise OutputError(
                 f"{self.output}: the interrupted run differs in {', '.join(differ)}. "
-                "Use the same options, or --overwrite instead of --resume to start again."
+                "Use the same options, or `overwrite` instead of `resume` to start again."
             )
         return begun, steps
 

@@ -75,7 +75,7 @@ def learn_from(
             say(f"{path}: its errors{' with noise' if lessons.get(path) else ''} are not learned: {why}")
     every = [own for some in lessons.values() for own in some]
     if not every:
-        raise first or UsageError("--learn-errors: no scene has pixels beside its held-out quarter.")
+        raise first or UsageError("`learn_errors`: no scene has pixels beside its held-out quarter.")
     known = [path for path, some in lessons.items() if some]
     learned = learn_errors(every, posterior.seed, STEPS, partial(watch, "learning errors"))
     without: dict[Path, ErrorNet] = {}

@@ -47,14 +47,14 @@ class Maps:
         wanted = self._default_names() if names is None else (names,) if isinstance(names, str) else names
         self.names = tuple(dict.fromkeys((*wanted, *(() if question.tolerance is None else ("risk",)))))
         if unknown := [name for name in self.names if name not in MAPS]:
-            raise UsageError(f"--map {unknown[0]}: no such map. Use {', '.join(MAPS)}.")
+            raise UsageError(f"`maps` {unknown[0]}: no such map. Use {', '.join(MAPS)}.")
         self.summaries = tuple(summary for name in self.names for summary in MAPS[name])
         for summary in self.summaries:
             self._refuse(summary)
         if question.level is not None and "interval" not in self.names:
             none = "This model is not calibrated and has none. Omit"
-            way = "Add --map interval, or omit" if self.calibration else none
-            raise UsageError(f"--level {question.level:g} applies only to intervals. {way} --level.")
+            way = "Add `maps` interval, or omit" if self.calibration else none
+            raise UsageError(f"`level` {question.level:g} applies only to intervals. {way} `level`.")
 
     def scale_tolerance(self, radiometry: Radiometry, survey: Survey) -> None:
         """Tell the tolerance in both units where the header scales values; doubt one that no error can exceed."""
@@ -67,7 +67,7 @@ class Maps:
             self.question = replace(self.question, scaled=told)
         differ = float((survey.maximum - survey.minimum) * sizes.max())
         if 0 < differ < tolerance:
-            met = f"--tolerance {tolerance:g} is larger than any difference of this scene's values ({differ:.3g})"
+            met = f"`tolerance` {tolerance:g} is larger than any difference of this scene's values ({differ:.3g})"
             self.doubts = (f"{met}: is it in the right unit?",)
 
     def metas(self, fine: CubeMeta) -> Iterator[tuple[str, CubeMeta]]:
@@ -115,7 +115,7 @@ class Maps:
         made for other samples; the scene has so many `bands`.
         """
         q = self.question
-        scaled = (f"--tolerance {q.tolerance:g} is taken{q.scaled}.",) if q.scaled else ()
+        scaled = (f"`tolerance` {q.tolerance:g} is taken{q.scaled}.",) if q.scaled else ()
         if self.calibration is None and self.by_default:
             name = self.posterior.model.name
             return (f"{name} is not calibrated, so there are no intervals; see pdenet calibrate.",)
@@ -176,15 +176,15 @@ class Maps:
         model, q = self.posterior.model, self.question
         if summary.needs != "nothing" and len(self.posterior) < 2:
             if self.posterior.network.random:
-                raise UsageError("--samples 1: a single sample has no uncertainty. Use 2 or more.")
+                raise UsageError("`samples` 1: a single sample has no uncertainty. Use 2 or more.")
             met = f"a {model.spec.network} network is deterministic and gives no uncertainty"
-            flips = "" if self.posterior.network.turns else ", or --ensemble flips --samples 8"
+            flips = "" if self.posterior.network.turns else ", or `ensemble` flips `samples` 8"
             hint = f"Use a pdenet model{flips}."
             raise ModelError(f"{model.name}: {met}. {hint}")
         if summary.name == "risk" and q.tolerance is None:
-            raise UsageError("--map risk needs --tolerance, the largest acceptable error.")
+            raise UsageError("`maps` risk needs `tolerance`, the largest acceptable error.")
         if summary.name == "risk" and not np.isfinite(q.tolerance or 0):
-            raise UsageError(f"--tolerance {q.tolerance:g}: must be a finite number.")
+            raise UsageError(f"`tolerance` {q.tolerance:g}: must be a finite number.")
         if summary.needs == "errors" and model.errors is None:
             way = "Run pdenet calibrate --learn-errors first"
             raise ModelError(f"{model.name} has not learned how large its errors are. {way}.")

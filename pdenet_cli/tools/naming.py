@@ -59,6 +59,6 @@ def with_own_name(scene: Path) -> Path:
 
 
 def _is_store(path: Path) -> bool:
-    """Whether a folder is a Zarr cube, which --overwrite may replace, and not a folder of cubes."""
+    """Whether a folder is a Zarr cube, which `overwrite` may replace, and not a folder of cubes."""
     form = zarr.FORMAT
     return path.suffix.lower() in form.suffixes and form.recognises(path, b"")

@@ -73,9 +73,9 @@ class TrainingPlan:
 
     def __post_init__(self) -> None:
         if self.holdout not in (None, "quarter", "none"):
-            raise UsageError(f"--holdout {self.holdout} is unknown; choose quarter or none.")
+            raise UsageError(f"`holdout` {self.holdout} is unknown; choose quarter or none.")
         if self.holdout == "none" and not self.validate:
-            raise UsageError("--holdout none: a run needs something to validate on. Give cubes with --validate.")
+            raise UsageError("`holdout` none: a run needs something to validate on. Give cubes with `validate`.")
 
     @property
     def held_out(self) -> HoldOut:
@@ -169,7 +169,7 @@ def _refuse_seen(scenes: Sequence[Scene], unseen: Sequence[Scene]) -> None:
     seen = {scene.facts["sha256"]: scene.facts["name"] for scene in scenes}
     for scene in unseen:
         if (name := seen.get(scene.facts["sha256"])) is not None:
-            met = f"--validate {scene.facts['name']}: the same cube is trained on"
+            met = f"`validate` {scene.facts['name']}: the same cube is trained on"
             raise UsageError(f"{met}{'' if name == scene.facts['name'] else f' as {name}'}.")
 
 

@@ -49,7 +49,7 @@ class TruthSettings:
     def __post_init__(self) -> None:
         for name, table in (("protocol", tuple(PROTOCOLS)), ("part", tuple(PARTS)), ("ensemble", ENSEMBLES)):
             if getattr(self, name) not in (*table, None):
-                raise UsageError(f"--{name} {getattr(self, name)} is unknown; choose {' or '.join(table)}.")
+                raise UsageError(f"`{name}` {getattr(self, name)} is unknown; choose {' or '.join(table)}.")
 
     @property
     def alone(self) -> bool:
@@ -153,6 +153,6 @@ def truth_view(
     for row, column in settings.pixels:
         if not (part.row <= row < part.bottom and part.column <= column < part.right):
             inside = f"rows {part.row} to {part.bottom - 1}, columns {part.column} to {part.right - 1}"
-            met = f"--pixel {row} {column} is outside the part that is compared"
+            met = f"`pixels` {row} {column} is outside the part that is compared"
             raise UsageError(f"{cube.path}: {met}: {inside}.")
     return View(cube, reading.radiometry, reading.bands, part)

@@ -56,7 +56,7 @@ class Scene:
         return_freed_memory()  # memory that reading the cube before took
         if 2 * part.meta.nbytes > (free := free_memory()):
             need = f"{part.meta.nbytes:,} bytes are too many to train on with {free:,} bytes of free memory"
-            raise ResourceError(f"{cube.path}: {need}. Cut out a part of it, or use fewer --bands.")
+            raise ResourceError(f"{cube.path}: {need}. Cut out a part of it, or use fewer `bands`.")
         try:
             reading = Reading.of(part, count, value_range)
         except UsageError as error:

@@ -34,7 +34,7 @@ class TrainingLog:
             raise self._unwritable(error) from error
 
     def _unwritable(self, error: OSError) -> PdenetError:
-        return unwritable(self.path, error, "The last checkpoint is kept: continue with --resume.")
+        return unwritable(self.path, error, "The last checkpoint is kept: continue with `resume`.")
 
     def close(self) -> None:
         self.file.close()

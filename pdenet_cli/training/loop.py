@@ -27,9 +27,9 @@ class Budget:
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.seconds is None):
-            raise UsageError("Use --minutes or --steps, not both.")
+            raise UsageError("Use `minutes` or `steps`, not both.")
         if not 0 < (self.steps or self.seconds or 0) < math.inf:
-            raise UsageError("--minutes and --steps must be positive.")
+            raise UsageError("`minutes` and `steps` must be positive.")
 
     def done(self, step: int, seconds: float, reserve: float) -> float:
         """The share of the run that is done; `reserve` seconds are kept for its end."""

@@ -121,7 +121,7 @@ class Patches:
         self.bands = bands  # the only band count the network takes; None: any
         if recipe.patch < SMALLEST_SIDE * scale:
             raise UsageError(
-                f"--patch {recipe.patch} is too small: x{scale} needs at least {SMALLEST_SIDE * scale}."
+                f"`patch` {recipe.patch} is too small: x{scale} needs at least {SMALLEST_SIDE * scale}."
             )
         self.scenes = [
             scene

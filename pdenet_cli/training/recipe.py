@@ -55,15 +55,15 @@ class Recipe:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type == "int" and type(value) is not int:
-                raise UsageError(f"--recipe: {field.name}={value} must be a whole number.")
+                raise UsageError(f"`recipe`: {field.name}={value} must be a whole number.")
             if field.type == "float" and not (type(value) in (int, float) and isfinite(value) and value >= 0):
-                raise UsageError(f"--recipe: {field.name}={value} must be a number, 0 or more.")
+                raise UsageError(f"`recipe`: {field.name}={value} must be a number, 0 or more.")
         if self.lr <= 0 or min(self.batch, self.patch, self.bands) < 1:
-            raise UsageError("--lr, --batch, --patch and --patch-bands must be positive.")
+            raise UsageError("`lr`, `batch`, `patch` and `patch_bands` must be positive.")
         if self.zoom < 1 or self.average >= 1 or self.clip <= 0:
-            raise UsageError("--recipe: zoom must be at least 1, average less than 1, clip more than 0.")
+            raise UsageError("`recipe`: zoom must be at least 1, average less than 1, clip more than 0.")
         if more := [name for name in SHARES if getattr(self, name) > 1]:
-            met = f"--recipe: {more[0]}={getattr(self, more[0])}"
+            met = f"`recipe`: {more[0]}={getattr(self, more[0])}"
             raise UsageError(f"{met} must be between 0 and 1 (a fraction of the patches).")
 
     def to_dict(self) -> dict[str, Any]:
@@ -191,24 +191,24 @@ def recipe_for(recipe: str, network: str, scale: int, slower: int = 1) -> Recipe
     Its own learning rate is divided by `slower`; one among the changes is used as given.
     """
     numbers = [field.name for field in fields(Recipe) if field.type in ("int", "float")]
-    name, changes = parse_changes("--recipe", recipe, RECIPES, numbers)
+    name, changes = parse_changes("recipe", recipe, RECIPES, numbers)
     usual = replace(RECIPES[name](scale), **NETWORK_CHANGES.get(name, {}).get(network, {}))
     return replace(usual, **{"lr": usual.lr / slower} | changes)
 
 
 def parse_changes(
-    option: str, text: str, names: Collection[str], changeable: Collection[str]
+    argument: str, text: str, names: Collection[str], changeable: Collection[str]
 ) -> tuple[str, dict[str, Any]]:
     """What "NAME,FIELD=VALUE,FIELD=VALUE" says: one of `names`, new values of some fields."""
     name, *changes = text.split(",")
     if name not in names:
-        raise UsageError(f"{option} {name} is unknown; choose one of {', '.join(names)}.")
+        raise UsageError(f"`{argument}` {name} is unknown; choose one of {', '.join(names)}.")
     values = {}
     for change in changes:
         field, _, value = change.partition("=")
         if field not in changeable or not value:
             known = ", ".join(changeable)
-            raise UsageError(f"{option}: '{change}' is not FIELD=VALUE; the fields are {known}.")
+            raise UsageError(f"`{argument}`: '{change}' is not FIELD=VALUE; the fields are {known}.")
         try:
             values[field] = json.loads(value)
         except ValueError:

@@ -118,13 +118,13 @@ class TrainingRun:
         for name, met in began.items():
             if met != (wanted := now[name]):
                 raise UsageError(
-                    f"--resume: {self.files.last} belongs to a different run: {_difference(name, met, wanted)}."
+                    f"`resume`: {self.files.last} belongs to a different run: {_difference(name, met, wanted)}."
                 )
         model = load_model(self.files.model) if self.files.model.exists() else None
         self._refuse_other_origin(last.spec.began_with, model)
         self.spec = replace(self.spec, began_with=last.spec.began_with)
         if (values := last.spec.extra.get("training")) is None:
-            raise ModelError(f"--resume: {self.files.last} is a model, not a checkpoint.")
+            raise ModelError(f"`resume`: {self.files.last} is a model, not a checkpoint.")
         self.trainer.restore(last.network, training_tensors(self.files.last), values)
         self.clock.before, self.took = values["seconds"], values["took"]
         self.best, self.latest = (values["best"][0], values["best"][1]), dict(last.spec.scores)
@@ -143,7 +143,7 @@ class TrainingRun:
         # Checkpoints of earlier versions do not record it.
         if given and start and given["sha256"] != start.get("sha256") and not replaced:
             met = f"was started from a model other than {given.get('name')}"
-            raise UsageError(f"--resume: {self.files.last} {met}.")
+            raise UsageError(f"`resume`: {self.files.last} {met}.")
 
     def run(self, tell: Callable[[StepResult | ValidationResult], None], stop: Callable[[], bool]) -> Trained:
         """Train to the end or until stopped, with a checkpoint now and then and at the end."""
@@ -170,7 +170,7 @@ class TrainingRun:
             if first:
                 self._checkpoint()
             last = self.files.last
-            kept = f"The last good weights are in {last}. Try --init {last} with a smaller --lr."
+            kept = f"The last good weights are in {last}. Try `init` {last} with a smaller `lr`."
             raise TrainingError(f"{error} {kept}") from error
         finally:
             if log is not None:

@@ -45,11 +45,11 @@ def new_network(name: str, config: str | None, scale: int, seed: int, start: flo
     """A network with fresh weights; `config` is a name of its table, with changes: "small,stages=3,width=24"."""
     if name not in NETWORKS:
         trained = ", ".join(known for known in NETWORKS if known != BICUBIC)
-        raise UsageError(f"--network {name} is unknown; choose one of {trained}.")
+        raise UsageError(f"`network` {name} is unknown; choose one of {trained}.")
     configs = NETWORKS[name].configs
     config = config or ("small" if "small" in configs else next(iter(configs)))
     known = [field for field in asdict(next(iter(configs.values()))) if field != "scale"]  # an option of its own
-    size, changes = parse_changes("--config", config, configs, known)
+    size, changes = parse_changes("config", config, configs, known)
     for field, value in changes.items():
         _refuse_wrong_type(field, value, {type(asdict(usual)[field]) for usual in configs.values()})
     values = asdict(configs[size]) | {"scale": scale} | changes
@@ -64,7 +64,7 @@ def new_network(name: str, config: str | None, scale: int, seed: int, start: flo
 
 def _refuse_wrong_type(field: str, value: Any, kinds: Collection[type]) -> None:
     """Stop where the value of a configuration field is of none of the types it has in the table, `kinds`."""
-    met = f"--config: {field}={value}"
+    met = f"`config`: {field}={value}"
     if value is None and type(None) in kinds:
         return
     if float in kinds and not (type(value) in (int, float) and 0 <= value <= 1):
@@ -80,10 +80,10 @@ def started_from(network: Network, model: Model) -> Network:
         missing, surplus = network.load_state_dict(weights, strict=False)
     except RuntimeError as error:
         raise ModelError(
-            f"--init {model.name}: its weights have different shapes ({_first_mismatch(error)})."
+            f"`init` {model.name}: its weights have different shapes ({_first_mismatch(error)})."
         ) from error
     if wrong := [name for name in (*missing, *surplus) if not name.endswith(".chance")]:
-        raise ModelError(f"--init {model.name}: its network is a different one ({wrong[0]} does not fit).")
+        raise ModelError(f"`init` {model.name}: its network is a different one ({wrong[0]} does not fit).")
     return network
 
 
@@ -117,11 +117,11 @@ class Trainer:
         # Metal has no antialiased bicubic before torch 2.8.
         self.degrading_device = device if device.type == "cuda" else torch.device("cpu")
         if self.recipe.batch < processes.count:
-            raise UsageError(f"--batch {self.recipe.batch} is too small for {processes.count} processes.")
+            raise UsageError(f"`batch` {self.recipe.batch} is too small for {processes.count} processes.")
         if precision not in PRECISIONS or (precision != "float32" and device.type != "cuda"):
-            raise UsageError(f"--precision {precision} on {device.type}: choose float32, or bf16 or fp16 on cuda.")
+            raise UsageError(f"`precision` {precision} on {device.type}: choose float32, or bf16 or fp16 on cuda.")
         if not any(True for _ in network.parameters()):
-            raise UsageError(f"--network {name_of(network)} has no weights, so there is nothing to train.")
+            raise UsageError(f"`network` {name_of(network)} has no weights, so there is nothing to train.")
         self.network = network.to(device).train()
         # The running mean of the weights, which is validated and saved.
         self.average = copy.deepcopy(self.network).requires_grad_(False)

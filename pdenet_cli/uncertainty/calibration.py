@@ -87,7 +87,7 @@ class Calibration:
             beyond = _beyond(losses)
             if certify and beyond > allowed[levels.index(level)]:
                 met = f"{beyond:.1%} of the errors are larger than any interval can be"
-                raise UsageError(f"{met}. Check --range and the scenes.")
+                raise UsageError(f"{met}. Check `value_range` and the scenes.")
             certified.append(tuple(1 - upper_bound(max(loss, beyond), n, delta) for loss in allowed))
         return cls(
             levels=levels,
@@ -119,7 +119,7 @@ class Calibration:
         """The factor of each stratum at a level, interpolated between the levels of the table."""
         first, last = self.levels[0], self.levels[-1]
         if not first <= level <= last:
-            raise UsageError(f"--level {level:g}: this model is calibrated for levels from {first:g} to {last:g}.")
+            raise UsageError(f"`level` {level:g}: this model is calibrated for levels from {first:g} to {last:g}.")
         return tuple(float(np.interp(level, self.levels, factors)) for factors in self.factors)
 
     def level_at(self, ratio: NDArray[Any], stratum: Strata) -> NDArray[np.float64]:
@@ -191,8 +191,8 @@ class Calibration:
         network may see of scenes with many bands, and `seen` how many it does see of the scenes of the run.
         """
         if seen(mixtures) != seen(self.mixtures):
-            met = f"not with --mixtures {mixtures}"
-            yield f"The intervals were calibrated with --mixtures {self.mixtures}, {met}: coverage is less exact."
+            met = f"not with `mixtures` {mixtures}"
+            yield f"The intervals were calibrated with `mixtures` {self.mixtures}, {met}: coverage is less exact."
         if (samples, ensemble) != (self.samples, self.ensemble):
             made, met = f"{self.samples} samples ({self.ensemble})", f"{samples} ({ensemble})"
             yield f"The intervals were calibrated with {made}. With {met} their coverage is less exact."
@@ -234,7 +234,7 @@ class Calibration:
 def refuse_hopeless(scenes: int, level: float, delta: float, certify: bool) -> None:
     """Stop before any work if so few scenes cannot certify the level, whatever they show."""
     if not 0 < level < 1 or not 0 < delta < 1:
-        raise UsageError(f"--level {level:g} --delta {delta:g}: both must be between 0 and 1.")
+        raise UsageError(f"`level` {level:g} `delta` {delta:g}: both must be between 0 and 1.")
     if certify:
         _refuse_too_few("", scenes, level, delta)
 
@@ -293,9 +293,9 @@ def _refuse_too_few(which: str, count: int, level: float, delta: float) -> None:
     """UsageError if `count` scenes cannot prove the level; `which` says what scenes were counted."""
     if not provable(1 - level, count, delta):
         best = np.floor(1000 * (1 - least_bound(count, delta)) + 1e-6) / 1000
-        lower = f"Use --level {best:g} or lower, or give" if best else "Give"
+        lower = f"Use `level` {best:g} or lower, or give" if best else "Give"
         more = _scenes(scenes_needed(1 - level, delta))
         raise UsageError(
             f"{_scenes(count)}{which} can certify at most {best:.1%} with probability {100 * (1 - delta):g}%, "
-            f"not {100 * level:g}%. {lower} at least {more}{which}, or omit --certify."
+            f"not {100 * level:g}%. {lower} at least {more}{which}, or omit `certify`."
         )

@@ -14,9 +14,9 @@ from pdenet_cli.scene.meta import CubeMeta
 class OpenOptions:
     """What a user may specify about a file that does not say it itself."""
 
-    variable: str | None = None  # --var: which dataset or variable holds the pixels
-    axes: str | None = None  # --axes: its axes as a permutation of "brc" (bands, rows, columns)
-    nodata: float | None = None  # --nodata: its nodata value
+    variable: str | None = None  # which dataset or variable holds the pixels
+    axes: str | None = None  # its axes as a permutation of "brc" (bands, rows, columns)
+    nodata: float | None = None  # its nodata value
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def choose_variable(
     if len(chosen) != 1:
         many = f"{len(cubes)} three-dimensional variable{'s' if len(cubes) > 1 else ''}: {listed(cubes)}"
         beside = f", and with more axes: {listed(larger)}" if larger else ""
-        raise FormatError(f"{path}: {many}{beside}. Choose one with --var.")
+        raise FormatError(f"{path}: {many}{beside}. Choose one with `variable`.")
     others = [v for v in (*cubes, *larger) if v is not chosen[0]]
     because = f"{chosen[0].name} chosen because it has as many bands as the file has wavelengths"
     return chosen[0], (f"{because}; other variables: {listed(others)}",) if others else ()
@@ -122,7 +122,7 @@ def choose_axes(
         return named, ()
     fitting = {axes for axes in ("brc", "rbc", "rcb") if shape[axes.index("b")] in wavelength_counts}
     if convention and (not fitting or convention in fitting):
-        usual = f"axes assumed to be {spelled(convention)}, as usual for this format; change with --axes"
+        usual = f"axes assumed to be {spelled(convention)}, as usual for this format; change with `axes`"
         return convention, () if fitting else (usual,)
     if len(fitting) == 1:
         axes = fitting.pop()
@@ -132,7 +132,7 @@ def choose_axes(
         axes = ("brc", "rbc", "rcb")[odd[0]]
         return axes, (f"axes assumed to be {spelled(axes)}: the other two axes have the same length",)
     raise FormatError(
-        f"{path}: {variable.name} {shape} does not say which axis holds the bands. Set it with --axes, "
+        f"{path}: {variable.name} {shape} does not say which axis holds the bands. Set it with `axes`, "
         "such as rcb for rows, columns, bands."
     )
 
@@ -168,7 +168,7 @@ def spelled(axes: str) -> str:
 
 def overridden(axes: str, said: str) -> tuple[str, ...]:
     """A note if a file is read with other axes than it says."""
-    met = f"read as {spelled(axes)}, as --axes says; the file itself says {spelled(said)}"
+    met = f"read as {spelled(axes)}, as `axes` says; the file itself says {spelled(said)}"
     return (met,) if axes != said else ()
 
 

@@ -78,7 +78,7 @@ def _refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
 def _code(meta: CubeMeta) -> int:
     codes = {kind: code for code, kind in DTYPES.items()}
     if meta.dtype.newbyteorder("=") not in codes:
-        raise OutputError(f"ENVI cannot hold {meta.dtype.name}. Use --dtype float32 or another format.")
+        raise OutputError(f"ENVI cannot hold {meta.dtype.name}. Use `dtype` float32 or another format.")
     return codes[meta.dtype.newbyteorder("=")]
 
 

@@ -44,7 +44,7 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
 
 def _refuse_netcdf(finals: tuple[Path, ...], meta: CubeMeta) -> None:
     if meta.dtype.kind not in "iuf" or meta.dtype == np.float16:
-        raise OutputError(f"netCDF cannot hold {meta.dtype.name}. Use --dtype float32 or another format.")
+        raise OutputError(f"netCDF cannot hold {meta.dtype.name}. Use `dtype` float32 or another format.")
 
 
 FORMAT = Format(

@@ -96,7 +96,7 @@ class GuardedFile:
                 seen.add(address)
                 if len(seen) > MOST_OBJECTS:
                     raise FormatError(
-                        f"{self.path}: more than {MOST_OBJECTS:,} objects to look through. Use --var."
+                        f"{self.path}: more than {MOST_OBJECTS:,} objects to look through. Use `variable`."
                     )
                 if isinstance(child, h5py.Dataset):
                     yield child

@@ -27,7 +27,7 @@ from pdenet_cli.scene.meta import CubeMeta
 from pdenet_cli.scene.sliceable import Sliceable
 
 ADVICE = {
-    2: "A matrix is read as one band if it is named with --var.",
+    2: "A matrix is read as one band if it is named with `variable`.",
     4: "A cube has three axes: first cut out one time (or whatever the other axis is), such as with "
     "xarray's isel(time=0) or with ncks -d time,0.",
 }

@@ -56,7 +56,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
 
 def _refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
     if meta.dtype.str[1:] not in v5.CLASSES.values():
-        raise OutputError(f"MATLAB cannot hold {meta.dtype.name}. Use --dtype float32 or another format.")
+        raise OutputError(f"MATLAB cannot hold {meta.dtype.name}. Use `dtype` float32 or another format.")
 
 
 def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:

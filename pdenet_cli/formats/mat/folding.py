@@ -44,7 +44,9 @@ class Spectra:
         found = self.matrices
         fitting = [v for v in found if set(v.shape) & wavelength_counts] if len(found) > 1 else found
         if len(fitting) != 1:
-            raise FormatError(f"{path}: {len(found)} matrices of spectra: {listed(found)}. Choose one with --var.")
+            raise FormatError(
+                f"{path}: {len(found)} matrices of spectra: {listed(found)}. Choose one with `variable`."
+            )
         return fitting[0]
 
     def folded(self, matrix: Variable, array: Sliceable) -> tuple[Sliceable, str, tuple[str, ...]]:

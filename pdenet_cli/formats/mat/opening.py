@@ -24,7 +24,7 @@ from pdenet_cli.scene.sliceable import Sliceable
 ADVICE = {
     2: "Arrays of rows x columns x bands are read; matrices of pixels x bands or bands x pixels if the numbers of "
     "rows and columns are beside them as nRow and nCol, with the pixels column by column; other matrices, named "
-    "with --var, as one band.",
+    "with `variable`, as one band.",
     4: "A cube has three axes: first cut one out in MATLAB, such as X(:, :, :, 1).",
 }
 

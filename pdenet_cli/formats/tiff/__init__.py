@@ -88,7 +88,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     meta, world = _with_world_file(path, meta)
     # tifffile writes an array of rows, columns and bands as one page per row.
     if found.stacked and options.axes is None and not _describes_bands(meta, tags):
-        meta = meta.noting(f"its {meta.bands} pages are read as bands; use --axes rcb if they are rows")
+        meta = meta.noting(f"its {meta.bands} pages are read as bands; use `axes` rcb if they are rows")
     return Cube(path, meta, array, axes, beside=(*pam, *spectral, *world))
 
 

@@ -34,7 +34,7 @@ def refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
     """Stop before anything is written if TIFF cannot hold the type or the number of bands."""
     if meta.dtype.kind not in SAMPLE_FORMATS or meta.bands > MAX_BANDS:
         met = f"{meta.bands:,} bands" if meta.bands > MAX_BANDS else meta.dtype.name
-        raise OutputError(f"TIFF cannot hold {met}. Use another format, or --dtype float32.")
+        raise OutputError(f"TIFF cannot hold {met}. Use another format, or `dtype` float32.")
 
 
 def header(meta: CubeMeta) -> bytes:
