@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from math import ceil, inf, log, sqrt
+from math import ceil, inf, log, pi, sqrt
 from typing import Any, Literal, Self
 
 import torch
@@ -70,20 +70,36 @@ def _low_size(cube: Tensor, scale: int) -> tuple[int, int]:
 
 def gaussian_down(cube: Tensor, scale: int, fwhm: float) -> Tensor:
     """Blurred by a Gaussian PSF of `fwhm` low-resolution pixels, sampled at the centres of those pixels."""
-    sigma = _sigma(fwhm, scale)
-    pad = ceil(4 * sigma)
-    return _decimated(cube, scale, _gaussian(torch.arange(-pad, scale + pad) - (scale - 1) / 2, sigma))
+    return _decimated(cube, scale, _gaussian_weights(scale, fwhm))
 
 
 def area_down(cube: Tensor, scale: int, fwhm: float | None = None) -> Tensor:
     """The mean over each low-resolution pixel, after a Gaussian blur of `fwhm` such pixels if given."""
+    return _decimated(cube, scale, _area_weights(scale, fwhm))
+
+
+def _area_weights(scale: int, fwhm: float | None) -> Tensor:
+    """The weights of a low-resolution pixel along one side: a box, after a Gaussian blur of `fwhm` if given."""
     weights = torch.ones(scale, dtype=torch.float64)
-    if fwhm is not None:
-        sigma = _sigma(fwhm, scale)
-        pad = ceil(4 * sigma)
-        blur = _gaussian(torch.arange(-pad, pad + 1), sigma)
-        weights = F.conv1d(blur.view(1, 1, -1), weights.view(1, 1, -1), padding=scale - 1).flatten()
-    return _decimated(cube, scale, weights)
+    if fwhm is None:
+        return weights
+    sigma = _sigma(fwhm, scale)
+    pad = ceil(4 * sigma)
+    blur = _gaussian(torch.arange(-pad, pad + 1), sigma)
+    return F.conv1d(blur.view(1, 1, -1), weights.view(1, 1, -1), padding=scale - 1).flatten()
+
+
+def _gaussian_weights(scale: int, fwhm: float) -> Tensor:
+    """The weights of a low-resolution pixel along one side under a Gaussian point spread."""
+    sigma = _sigma(fwhm, scale)
+    pad = ceil(4 * sigma)
+    return _gaussian(torch.arange(-pad, scale + pad) - (scale - 1) / 2, sigma)
+
+
+def _bicubic_weights(scale: int) -> Tensor:
+    """The weights of a low-resolution pixel along one side in MATLAB's antialiased bicubic, a = -0.5."""
+    x = (torch.arange(4 * scale, dtype=torch.float64) - (4 * scale - 1) / 2).abs() / scale
+    return torch.where(x <= 1, 1.5 * x**3 - 2.5 * x**2 + 1, -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2)
 
 
 def _gaussian(places: Tensor, sigma: float) -> Tensor:
@@ -104,6 +120,9 @@ def _decimated(cube: Tensor, scale: int, weights: Tensor) -> Tensor:
 def _sigma(fwhm: float, scale: int) -> float:
     """The standard deviation of a Gaussian PSF, in high-resolution pixels."""
     return fwhm * scale / (2 * sqrt(2 * log(2)))
+
+
+FREQUENCIES = (0.125, 0.25, 0.375, 0.5)  # cycles per low-resolution pixel; the last is the finest it can hold
 
 
 @dataclass(frozen=True)
@@ -158,6 +177,19 @@ class Degradation:
         width = "" if self.fwhm is None else f" of fwhm {self.fwhm:g}"
         kernel = f"area behind a lens{width}" if width and self.kernel == "area" else self.kernel + width
         return f"x{self.scale} {kernel}" + (f", noise {self.noise:g}" if self.noise else "")
+
+    def weights(self) -> Tensor:
+        """The weights of the high-resolution pixels around a low-resolution one, along rows or columns."""
+        if self.kernel == "area":
+            return _area_weights(self.scale, self.fwhm)
+        return _bicubic_weights(self.scale) if self.fwhm is None else _gaussian_weights(self.scale, self.fwhm)
+
+    def transfer(self) -> Tensor:
+        """The share of contrast that is left at `FREQUENCIES`: the modulation transfer along rows or columns."""
+        weights = self.weights()
+        places = (torch.arange(len(weights)) - (len(weights) - 1) / 2) / self.scale
+        waves = torch.cos(2 * pi * torch.tensor(FREQUENCIES, dtype=torch.float64)[:, None] * places)
+        return (waves @ weights / weights.sum()).float()
 
     @property
     def reach(self) -> int:

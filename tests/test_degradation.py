@@ -1,6 +1,7 @@
 """Degradation is MATLAB's bicubic to the last digit, a centred Gaussian, or the mean of a pixel's area."""
 
 import json
+from math import pi
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up, smooth_up
+from pdenet_cli.degradation import FREQUENCIES, Degradation, bicubic_down, bicubic_up, smooth_up
 from pdenet_cli.errors import UsageError
 
 
@@ -165,3 +166,19 @@ def test_a_degradation_says_what_it_is() -> None:
     assert str(Degradation(4)) == "x4 bicubic"
     assert str(Degradation(4, "area", noise=0.01)) == "x4 area, noise 0.01"
     assert str(Degradation(8, "area", 0.5)) == "x8 area behind a lens of fwhm 0.5"
+
+
+@pytest.mark.parametrize(
+    "degradation", [Degradation(4), Degradation(4, "gaussian", 1.5), Degradation(3, "area", 0.7)]
+)
+def test_the_transfer_function_is_the_contrast_that_is_left_of_a_wave(degradation):
+    scale, count = degradation.scale, 64
+    places = (torch.arange(scale * count, dtype=torch.float64) + 0.5) / scale
+    for frequency, share in zip(FREQUENCIES[:3], degradation.transfer().tolist(), strict=False):
+        wave = torch.cos(2 * pi * frequency * places)
+        low = degradation(wave.expand(1, 8 * scale, -1).contiguous())[0, 4]
+        expected = torch.cos(2 * pi * frequency * (torch.arange(count) + 0.5))
+        inner = slice(8, -8)
+        assert float((low[inner] * expected[inner]).sum() / expected[inner].square().sum()) == pytest.approx(
+            share, abs=1e-3
+        )

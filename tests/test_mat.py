@@ -343,8 +343,8 @@ def test_several_cubes_are_listed_and_one_is_chosen_by_name(tmp_path):
     scipy.io.savemat(tmp_path / "cube.mat", cubes)
     with pytest.raises(FormatError) as error:
         open_cube(tmp_path / "cube.mat")
-    says = "2 three-dimensional variables: hsi (40, 50, 12) uint16, cal (40, 50, 3) float64. Choose one with `variable`."
-    assert str(error.value) == f"{tmp_path / 'cube.mat'}: {says}"
+    found = "2 three-dimensional variables: hsi (40, 50, 12) uint16, cal (40, 50, 3) float64"
+    assert str(error.value) == f"{tmp_path / 'cube.mat'}: {found}. Choose one with `variable`."
     assert open_cube(tmp_path / "cube.mat", variable="cal").meta.shape() == (3, 40, 50)
     with pytest.raises(FormatError, match=r"no variable 'hs'\. It has hsi"):
         open_cube(tmp_path / "cube.mat", variable="hs")

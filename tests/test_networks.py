@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 
+from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError
 from pdenet_cli.models.networks import NETWORKS, Network, build_network
 from pdenet_cli.models.networks.adapting import resized_tail
@@ -229,7 +230,7 @@ def test_pde_net_with_every_mask_one_is_template_net() -> None:
 def test_masks_in_the_weights_equal_masks_on_the_features() -> None:
     network = PDENet(TINY)
     low, draw = cube(3, 4, 5, 6), network.draw(seeded(0), samples=3)
-    on_features = network._stages(low, draw.masks)  # as on a GPU
+    on_features = network._stages(low, draw.masks, network.degrade)  # as on a GPU
     torch.testing.assert_close(on_features, network(low, draw), rtol=0, atol=1e-6)
 
 
@@ -342,3 +343,80 @@ def test_the_centred_kernel_with_a_symmetric_border_keeps_constants_and_centres(
     ramp = torch.arange(9.0 * scale).expand(1, 1, 9 * scale, -1)
     centres = scale * torch.arange(9) + (scale - 1) / 2
     torch.testing.assert_close(network.degrade(ramp)[0, 0, 4, 2:-2], centres[2:-2])
+
+
+# A network that undoes any point spread
+
+
+SPREADS = (Degradation(4), Degradation(4, "gaussian", 1.6), Degradation(4, "area"), Degradation(4, "area", 2.5))
+
+
+@pytest.fixture
+def spread_network() -> PDENet:
+    """A network for any point spread whose gains have learned something."""
+    network = PDENet(replace(TINY, psf="any"))
+    with torch.no_grad():
+        network.psf_gains.uniform_(-0.3, 0.3, generator=seeded(5))
+    return network.requires_grad_(False)
+
+
+def test_the_point_spread_changes_the_result_and_bicubic_is_the_usual_one(spread_network: PDENet) -> None:
+    low, draw = cube(1, 4, 6, 6), spread_network.draw(seeded(0), samples=2)
+    usual = spread_network.samples(low, draw)
+    bicubic, gaussian, area, soft = (
+        spread_network.samples(low, spread_network.draw_for(spread, draw)) for spread in SPREADS
+    )
+    assert torch.equal(bicubic, usual)
+    for other in (gaussian, area, soft):
+        assert float((other - usual).abs().mean()) > 1e-3
+    certain = spread_network(low, spread_network.draw_for(SPREADS[1], None))
+    assert not torch.equal(certain, spread_network(low))  # the gains are there without masks too
+
+
+def test_the_residual_of_a_stage_is_of_the_point_spread_that_the_draw_names(spread_network: PDENet) -> None:
+    high = cube(1, 3, 24, 24)
+    for spread in SPREADS:
+        torch.testing.assert_close(spread_network.degrade(high, spread), spread(high))
+    noisy = spread_network.draw_for(replace(SPREADS[1], noise=0.1), spread_network.draw(seeded(0)))
+    assert noisy is not None
+    assert noisy.degradation == SPREADS[1]  # noise is no part of what the stages undo
+
+
+@pytest.mark.parametrize("brightness", ["kept", "free"])
+def test_no_point_spread_reaches_beyond_the_declared_halo(brightness: str) -> None:
+    network = PDENet(replace(TINY, psf="any", brightness=brightness)).double()
+    assert network.halo is not None
+    side, scale = 2 * network.halo + 3, network.scale
+    middle = side // 2
+    reaches = []
+    for spread in SPREADS:
+        low = cube(1, 2, side, side).double().requires_grad_()
+        block = network(low, network.draw_for(spread, None)).narrow(3, scale * middle, scale)
+        (seen,) = torch.autograd.grad((block * cube(*block.shape)).sum(), low)
+        columns = seen.abs().sum(dim=(0, 1, 2)).nonzero()
+        reaches.append(max(middle - int(columns.min()), int(columns.max()) - middle))
+    assert max(reaches) == reaches[-1] == network.halo
+
+
+def test_masks_and_weights_learn_through_the_gains() -> None:
+    network = PDENet(replace(TINY, psf="any"))
+    draw = network.draw_for(SPREADS[1], network.draw(seeded(0), temperature=1.0))
+    network(cube(1, 3, 6, 6), draw).square().sum().backward()
+    assert network.psf_gains.grad is not None
+    assert float(network.psf_gains.grad.abs().sum()) > 0
+    assert all(float(chance.grad.abs().sum()) > 0 for chance in network.chances())
+
+
+def test_a_network_for_any_point_spread_begins_as_the_one_it_started_from() -> None:
+    before, after = PDENet(TINY), PDENet(replace(TINY, psf="any"))
+    taken = after.starting_from(before.state_dict(), 4)
+    after.load_state_dict(taken)
+    assert torch.equal(after.psf_gains, torch.zeros_like(after.psf_gains))
+    assert all(
+        torch.equal(after.state_dict()[name], w) for name, w in before.state_dict().items() if "stages" in name
+    )
+
+
+def test_only_masks_can_carry_a_point_spread() -> None:
+    with pytest.raises(ModelError, match="psf=any needs masks"):
+        TemplateNet(replace(TINY, psf="any"))

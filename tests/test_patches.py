@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pdenet_cli import Window, open_cube
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import FormatError, ResourceError
+from pdenet_cli.errors import FormatError, ResourceError, UsageError
 from pdenet_cli.scene import survey
 from pdenet_cli.training import data
 from pdenet_cli.training.data import Scene
@@ -244,23 +244,25 @@ def test_grain_is_not_to_be_found_again_in_the_result(scenes, monkeypatch):
         assert (low - wanted).std() > 1e-5
 
 
-def test_a_lens_changes_what_the_network_sees_and_nothing_that_it_is_asked_for(scenes, monkeypatch):
+def test_patches_are_seen_through_the_point_spreads_of_many_sensors(scenes):
     recipe = RECIPES["fast"](4)
-    plain, behind = Patches(scenes, recipe, 4, seed=0), Patches(scenes, replace(recipe, lens=1.0), 4, seed=0)
-    widths = []
-    for step in range(40):
-        clean, patch = plain(step, 0), behind(step, 0)
+    plain, seen = Patches(scenes, recipe, 4, seed=0), Patches(scenes, replace(recipe, psf=1.0), 4, seed=0)
+    spreads = []
+    for step in range(60):
+        clean, patch = plain(step, 0), seen(step, 0)
         assert torch.equal(patch.high, clean.high)
-        low = Degradation(4)(patch.high)
-        assert clean.network_input(Degradation(4), low) is low
-        torch.testing.assert_close(
-            patch.network_input(Degradation(4), low), Degradation(4, "area", patch.lens)(patch.high)
-        )
-        widths.append(patch.lens)
-    assert 0.1 <= min(widths) < 0.3 < 0.8 < max(widths) <= 1
-    noisy = Degradation(4, noise=0.5)
-    found = behind(0, 0).network_input(noisy, low) - behind(0, 0).network_input(Degradation(4), low)
-    assert found.std() == pytest.approx(0.5, rel=0.1)  # --noise is there behind a lens too
+        assert clean.degradation(Degradation(4)) == Degradation(4)
+        spreads.append(patch.degradation(Degradation(4, noise=0.5)))
+    assert {spread.noise for spread in spreads} == {0.5}  # that of the run is there under every point spread
+    widths = [spread.fwhm for spread in spreads if spread.kernel == "gaussian"]
+    assert 0.8 <= min(widths) < 1 < 2 < max(widths) <= 2.2
+    assert 3 < sum(spread.kernel == "area" for spread in spreads) < 30
+
+
+def test_a_random_point_spread_needs_a_network_that_is_given_it(scenes):
+    patches = Patches(scenes, replace(RECIPES["fast"](4), psf=0.5), 4, 0)
+    with pytest.raises(UsageError, match="psf=any"):
+        Trainer(new_network("pdenet", "tiny", 4, 0), patches, Degradation(4), torch.device("cpu"))
 
 
 # Scenes

@@ -34,7 +34,9 @@ ASPECT = 0.15  # largest deviation of each side's log stretch from their mean
 CUBIC_MARGIN = 3  # pixels around a point that bicubic sampling reads, one of them to spare
 GRAIN = (0.001, 0.05)  # sigma of the `grain` noise in a typical band, relative to the mean of the patch
 GRAIN_SPREAD = 0.5  # sigma of the log noise level from band to band
-LENS = (0.1, 1.0)  # FWHM of the `lens` in front of the square pixels, in these pixels
+WIDTHS = (0.8, 2.2)  # FWHM of the Gaussian point spreads of `psf`, in low-resolution pixels
+SQUARE_SHARE = 0.2  # of the `psf` patches have square pixels instead, most of them behind a lens
+LENS = (0.1, 1.2)  # FWHM of that lens, in low-resolution pixels
 
 
 def random_square(rng: np.random.Generator, size: tuple[int, int], corner: tuple[int, int], side: int) -> Window:
@@ -92,16 +94,13 @@ class Patch:
     """A high-resolution piece of a scene, how a sensor sees it, and a generator for noise and masks."""
 
     high: Tensor  # (bands, rows, columns)
-    lens: float | None  # FWHM in front of the sensor's square pixels; None: the run's degradation instead
+    psf: Degradation | None  # its point spread; None: that of the run
     grain: Tensor  # sigma of each band's noise, (bands, 1, 1)
     generator: torch.Generator
 
-    def network_input(self, degradation: Degradation, low: Tensor) -> Tensor:
-        """What the network sees of the patch; `low` (bands, rows, columns) is it under the run's degradation."""
-        if self.lens is not None:
-            sensor = replace(degradation, kernel="area", fwhm=self.lens)
-            low = sensor(self.high, self.generator).to(low)
-        return self.with_noise(low)
+    def degradation(self, usual: Degradation) -> Degradation:
+        """How its input is made; `usual` is the degradation of the run, whose noise every patch has."""
+        return usual if self.psf is None else replace(self.psf, noise=usual.noise)
 
     def with_noise(self, low: Tensor) -> Tensor:
         """The coarse patch (bands, rows, columns) with its noise."""
@@ -162,8 +161,14 @@ class Patches:
             high = blurred(high, rng.uniform(0.1, SOFTEST) * self.scale)
         generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
         grain = self._grain(rng, high)
-        lens = rng.uniform(*LENS) if self.recipe.lens and rng.random() < self.recipe.lens else None
-        return Patch(torch.from_numpy(np.ascontiguousarray(high)), lens, grain, generator)
+        psf = self._psf(rng) if self.recipe.psf and rng.random() < self.recipe.psf else None
+        return Patch(torch.from_numpy(np.ascontiguousarray(high)), psf, grain, generator)
+
+    def _psf(self, rng: np.random.Generator) -> Degradation:
+        """The point spread of some sensor: a Gaussian, or square pixels without or behind a lens."""
+        if rng.random() >= SQUARE_SHARE:
+            return Degradation(self.scale, "gaussian", rng.uniform(*WIDTHS))
+        return Degradation(self.scale, "area", rng.uniform(*LENS) if rng.random() < 0.8 else None)
 
     def _grain(self, rng: np.random.Generator, high: UnitImage) -> Tensor:
         """The noise of each band: degrading a scene averages its noise out, but real inputs have some."""

@@ -44,7 +44,7 @@ class Recipe:
     gains: tuple[float, float] = (1.0, 1.0)  # limits of the random factor on a patch
     soft: float = 0.0  # share of patches that are blurred, as by a softer lens
     grain: float = 0.0  # share of patches with noise added to the input, not to the truth
-    lens: float = 0.0  # share of patches degraded by square pixels behind a lens
+    psf: float = 0.0  # share of patches seen through a random point spread, for networks that take any
     skipping: float = 0.0  # share of patches that take every second or third band
     warp: float = 0.0  # share of patches that are rotated by any angle and stretched
     zoom: float = 1.0  # largest factor by which a wider window is downsampled to a patch
@@ -72,7 +72,7 @@ class Recipe:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-SHARES = ("soft", "grain", "lens", "skipping", "warp", "mosaic", "collage")
+SHARES = ("soft", "grain", "psf", "skipping", "warp", "mosaic", "collage")
 
 FIELDS = frozenset(field.name for field in fields(Recipe))
 DEFAULTS = {field.name: field.default for field in fields(Recipe) if isinstance(field.default, int | float)}

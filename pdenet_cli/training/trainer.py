@@ -120,6 +120,9 @@ class Trainer:
             raise UsageError(f"`batch` {self.recipe.batch} is too small for {processes.count} processes.")
         if precision not in PRECISIONS or (precision != "float32" and device.type != "cuda"):
             raise UsageError(f"`precision` {precision} on {device.type}: choose float32, or bf16 or fp16 on cuda.")
+        if self.recipe.psf and not network.any_psf:
+            met = f"`recipe`: psf={self.recipe.psf:g}"
+            raise UsageError(f"{met} needs a network that takes any point spread. Add psf=any to `config`.")
         if not any(True for _ in network.parameters()):
             raise UsageError(f"`network` {name_of(network)} has no weights, so there is nothing to train.")
         self.network = network.to(device).train()
@@ -200,13 +203,14 @@ class Trainer:
         patches = [self.patches(self.step, index) for index in self.processes.share(batch)]
         for group in self._groups(patches):
             high, low, inputs = self._inputs(group)
-            draws = self._draws(group, now.temperature)
+            degradation = group[0].degradation(self.degradation)
+            draws = self.network.draw_for(degradation, self._draws(group, now.temperature))
             if draws is not None and len(draws) > len(group):
                 high, low, inputs = (x.repeat_interleave(PAIR, dim=0) for x in (high, low, inputs))
             with torch.autocast(self.device.type, self.half, enabled=self.half is not None):
                 estimate = self.network(inputs, draws)
             estimate = estimate.float()
-            loss = self._loss(estimate, high, low, rival, paired=len(estimate) > len(group))
+            loss = self._loss(estimate, high, low, rival, degradation, paired=len(estimate) > len(group))
             loss = loss * len(group) / batch
             torch.autograd.backward(self.scaler.scale(loss))
             total += loss.detach()
@@ -219,15 +223,23 @@ class Trainer:
     def _inputs(self, group: list[Patch]) -> tuple[Tensor, Tensor, Tensor]:
         """The patches of a group at high and at low resolution, and what the network sees of the latter."""
         high = torch.stack([patch.high for patch in group]).to(self.degrading_device)
-        low = torch.cat([self.degradation(h[None], p.generator) for h, p in zip(high, group, strict=True)])
-        inputs = torch.stack(
-            [patch.network_input(self.degradation, x) for patch, x in zip(group, low, strict=True)]
-        )
+        degradation = group[0].degradation(self.degradation)
+        low = torch.cat([degradation(h[None], p.generator) for h, p in zip(high, group, strict=True)])
+        inputs = torch.stack([patch.with_noise(x) for patch, x in zip(group, low, strict=True)])
         return high.to(self.device), low.to(self.device), inputs.to(self.device)
 
-    def _loss(self, estimate: Tensor, high: Tensor, low: Tensor, rival: Rival | None, *, paired: bool) -> Tensor:
+    def _loss(
+        self,
+        estimate: Tensor,
+        high: Tensor,
+        low: Tensor,
+        rival: Rival | None,
+        degradation: Degradation,
+        *,
+        paired: bool,
+    ) -> Tensor:
         """The loss of the network on a group; `paired`: the two draws of a patch follow one another."""
-        loss = self.network.loss(estimate, high, low, self.recipe.consistency, rival)
+        loss = self.network.loss(estimate, high, low, self.recipe.consistency, rival, degradation)
         if paired:
             first, second = estimate[::PAIR], estimate[1::PAIR]
             loss = loss - self.recipe.energy / 2 * (first - second).abs().mean()
@@ -240,11 +252,15 @@ class Trainer:
         return loss
 
     def _groups(self, patches: list[Patch]) -> Iterator[list[Patch]]:
+        """Patches that one pass can take: of one shape and one point spread."""
         if self.one_by_one:
             yield from ([patch] for patch in patches)
             return
-        patches = sorted(patches, key=lambda patch: patch.high.shape)
-        yield from (list(group) for _, group in itertools.groupby(patches, key=lambda patch: patch.high.shape))
+
+        def alike(patch: Patch) -> tuple[Any, ...]:
+            return *patch.high.shape, repr(patch.psf)
+
+        yield from (list(group) for _, group in itertools.groupby(sorted(patches, key=alike), key=alike))
 
     def _draws(self, group: list[Patch], temperature: float | None) -> Draw | None:
         if not self.masked or temperature is None:

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError
 
 
@@ -21,9 +22,13 @@ class NetworkConfig:
 
 @dataclass(frozen=True)
 class Draw:
-    """The random part of some Monte-Carlo samples: one row of masks per sample, (samples, masks)."""
+    """What some Monte-Carlo samples of a network have besides its weights.
+
+    One row of masks per sample, (samples, masks); and how the input was degraded, for networks with `any_psf`.
+    """
 
     masks: Tensor
+    degradation: Degradation | None = None
 
     def __len__(self) -> int:
         return len(self.masks)
@@ -31,10 +36,10 @@ class Draw:
     def __getitem__(self, index: int | slice) -> Self:
         """The draw of sample `index` alone, or of a slice of samples."""
         rows = index if isinstance(index, slice) else slice(index, index + 1 or None)
-        return type(self)(self.masks[rows])
+        return type(self)(self.masks[rows], self.degradation)
 
     def to(self, device: torch.device | str) -> Self:
-        return type(self)(self.masks.to(device))
+        return type(self)(self.masks.to(device), self.degradation)
 
 
 class Rival(nn.Module):
@@ -53,6 +58,7 @@ class Network(nn.Module):
     random: ClassVar[bool]  # False: the output does not depend on the draw
     turns: ClassVar[bool] = False  # True: equivariant to quarter turns and mirroring
     mixable: ClassVar[bool] = False  # True: it takes any bands, as bright as they may be: mixtures.py
+    any_psf: bool = False  # True: it undoes the degradation that its draw names; False: that of its training
 
     config: NetworkConfig
     halo: int | None  # receptive field: low-resolution pixels on each side, exactly; None: the whole scene
@@ -72,6 +78,10 @@ class Network(nn.Module):
         noise is made on the CPU: a seed means the same on every device.
         """
         return Draw(torch.empty(samples, 0))
+
+    def draw_for(self, degradation: Degradation, draw: Draw | None) -> Draw | None:
+        """The draw (None: every mask is 1) for inputs that were degraded so, where `any_psf` is true."""
+        return draw
 
     @abstractmethod
     def forward(self, low: Tensor, draw: Draw | None = None) -> Tensor:
@@ -115,15 +125,21 @@ class Network(nn.Module):
         return next(chain(self.parameters(), self.buffers())).device
 
     def loss(
-        self, estimate: Tensor, high: Tensor, low: Tensor, consistency: float = 1.0, rival: Rival | None = None
+        self,
+        estimate: Tensor,
+        high: Tensor,
+        low: Tensor,
+        consistency: float = 1.0,
+        rival: Rival | None = None,
+        degradation: Degradation | None = None,
     ) -> Tensor:
         """The training loss: mean absolute error, plus the squared error of the degraded estimate if known.
 
-        `rival` is None in the warm-up, and always for a network that has none.
+        `rival` is None in the warm-up, and always for a network that has none. `degradation` made `low` of `high`.
         """
         loss = (estimate - high).abs().mean()
         if type(self).degrade is not Network.degrade:
-            loss = loss + consistency * (low - self.degrade(estimate)).square().mean()
+            loss = loss + consistency * (low - self.degrade(estimate, degradation)).square().mean()
         return loss
 
     def starting_from(self, weights: Mapping[str, Tensor], scale: int) -> dict[str, Tensor]:
@@ -136,6 +152,9 @@ class Network(nn.Module):
         """An untrained discriminator for this network; None: it is trained without one."""
         return None
 
-    def degrade(self, high: Tensor) -> Tensor:
-        """`high` at low resolution, by the degradation that this network has learned; for its consistency loss."""
+    def degrade(self, high: Tensor, degradation: Degradation | None = None) -> Tensor:
+        """`high` at low resolution, for the consistency loss.
+
+        By the degradation that the network has learned; if it has `any_psf`, by `degradation` (None: bicubic).
+        """
         raise NotImplementedError(f"{type(self).__name__} does not learn how its input was degraded.")

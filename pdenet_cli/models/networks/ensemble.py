@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError
 from pdenet_cli.models.networks.base import Draw, Network
 from pdenet_cli.models.networks.pdenet import CONFIGS, PDENetConfig, TemplateNet
@@ -67,9 +68,9 @@ class EnsembleNet(Network):
         each = zip(low.tensor_split(len(low)), rows, strict=True)
         return torch.cat([self._mean(x, [i for i, mask in enumerate(row) if mask]) for x, row in each])
 
-    def degrade(self, high: Tensor) -> Tensor:
+    def degrade(self, high: Tensor, degradation: Degradation | None = None) -> Tensor:
         """The mean of all members' degradations: an estimate does not say which member made it."""
-        return torch.stack([self._member(i).degrade(high) for i in range(len(self.members))]).mean(0)
+        return torch.stack([self._member(i).degrade(high, degradation) for i in range(len(self.members))]).mean(0)
 
     def starting_from(self, weights: Mapping[str, Tensor], scale: int) -> dict[str, Tensor]:
         taken = dict(weights)

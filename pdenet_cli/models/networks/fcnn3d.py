@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from pdenet_cli.degradation import bicubic_up
+from pdenet_cli.degradation import Degradation, bicubic_up
 from pdenet_cli.errors import ModelError
 from pdenet_cli.models.networks.base import Draw, Network, NetworkConfig, Rival
 from pdenet_cli.models.networks.bicubic import bicubic_reach
@@ -54,6 +54,12 @@ class FCNN3D(Network):
         return high[:, 0]
 
     def loss(
-        self, estimate: Tensor, high: Tensor, low: Tensor, consistency: float = 1.0, rival: Rival | None = None
+        self,
+        estimate: Tensor,
+        high: Tensor,
+        low: Tensor,
+        consistency: float = 1.0,
+        rival: Rival | None = None,
+        degradation: Degradation | None = None,
     ) -> Tensor:
         return (estimate - high).square().mean()

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError
 from pdenet_cli.models.networks.base import Draw, Network, NetworkConfig, Rival
 from pdenet_cli.models.networks.doubling import Residual, require_power_of_two
@@ -66,7 +67,13 @@ class GAN3D(Network):
         return high[:, 0]
 
     def loss(
-        self, estimate: Tensor, high: Tensor, low: Tensor, consistency: float = 1.0, rival: Rival | None = None
+        self,
+        estimate: Tensor,
+        high: Tensor,
+        low: Tensor,
+        consistency: float = 1.0,
+        rival: Rival | None = None,
+        degradation: Degradation | None = None,
     ) -> Tensor:
         error = (estimate - high).abs().mean()
         if rival is None:

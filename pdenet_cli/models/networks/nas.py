@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from pdenet_cli.degradation import Degradation
 from pdenet_cli.models.networks.base import Draw, Network
 from pdenet_cli.models.networks.pdenet import CONFIGS, PDENet, PDENetConfig
 
@@ -35,5 +36,5 @@ class NASNet(Network):
         high: Tensor = self.space(low, draw)
         return high
 
-    def degrade(self, high: Tensor) -> Tensor:
-        return self.space.degrade(high)
+    def degrade(self, high: Tensor, degradation: Degradation | None = None) -> Tensor:
+        return self.space.degrade(high, degradation)

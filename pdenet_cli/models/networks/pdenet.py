@@ -7,9 +7,9 @@ a (3,1,1) or (1,3,3) convolution is a two-dimensional one in the layout that is 
 copied between them. Masks are per channel, so those of one sample are multiplied into the weights, at no cost.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log, prod
 from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
@@ -17,13 +17,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pdenet_cli.degradation import bicubic_up, cubic_up, smooth_up, symmetric_pad
+from pdenet_cli.degradation import FREQUENCIES, Degradation, bicubic_up, cubic_up, smooth_up, symmetric_pad
 from pdenet_cli.errors import ModelError
 from pdenet_cli.models.networks import winograd
 from pdenet_cli.models.networks.adapting import resized_tail, widened
 from pdenet_cli.models.networks.base import Draw, Network, NetworkConfig
 
 BRIGHTNESS_REACH = 2  # brightness is kept as a mean over this many low-resolution pixels on each side
+WIDEST_PSF = 2.5  # largest FWHM that a network for any point spread undoes, in low-resolution pixels
+PSF_FEATURES = 16  # hidden numbers between the transfer function of a point spread and the gains of channels
 BRIGHTEST_SHARE = 3  # of what is lacking around a pixel; bounds it where the surroundings are black
 
 
@@ -40,11 +42,12 @@ class PDENetConfig(NetworkConfig):
     upsampling: Literal["torch", "matlab"] = "torch"  # cubic with a = -0.75 or -0.5
     mask_start: float | None = None  # initial probability of every mask; None: uniform in 0..1
     brightness: Literal["free", "kept"] = "free"  # kept: local means are those of the input
+    psf: Literal["learned", "any"] = "learned"  # learned: that of its training data; any: an input of the network
 
     def __post_init__(self) -> None:
         if self.scale < 2 or min(self.stages, self.units, self.width, self.head) < 1:
             raise ModelError(f"{self} cannot be built: the scale must be at least 2, every size at least 1.")
-        for name in ("kernel", "border", "upsampling", "brightness"):
+        for name in ("kernel", "border", "upsampling", "brightness", "psf"):
             choices = get_args(get_type_hints(PDENetConfig)[name])
             if getattr(self, name) not in choices:
                 raise ModelError(f"{name} '{getattr(self, name)}' is unknown; choose one of {', '.join(choices)}.")
@@ -75,11 +78,15 @@ class TemplateNet(Network):
 
     def __init__(self, config: PDENetConfig) -> None:
         super().__init__(config)
-        self.degradation = LearnedDegradation(config)
+        self.any_psf = config.psf == "any"
+        if self.any_psf and not self.learns_chances:
+            raise ModelError("psf=any needs masks, which carry the point spread: use the network pdenet.")
+        if not self.any_psf:
+            self.degradation = LearnedDegradation(config)
         self.stages = nn.ModuleList(Stage(config, self.learns_chances) for _ in range(config.stages))
         self.keeps_brightness = config.brightness == "kept"
         self.upsample = bicubic_up if config.upsampling == "matlab" else torch_bicubic_up
-        self.halo = _halo(config, self.degradation.first_tap, self.degradation.taps)
+        self.halo = _halo(config, *_taps(config))
         self.band_halo = config.stages * (2 * config.units + 3)  # head, two per unit, tail, smoothing
         # Either the features of a stage, twice where each sample of a batch has masks of its own, or the patches
         # before folding and a few fine images; 5 bytes a float, for the allocator's overhead.
@@ -89,19 +96,27 @@ class TemplateNet(Network):
 
     def forward(self, low: Tensor, draw: Draw | None = None) -> Tensor:
         masks = draw.masks if draw is not None and self.random else None
+        degrade = self._operator(draw)
         if masks is not None and len(masks) not in (1, len(low)):
             raise ValueError(f"{len(masks)} samples for a batch of {len(low)}: pass one, or one per element.")
         if low.device.type != "cpu":
-            return self._stages(low, masks)
+            return self._stages(low, masks, degrade)
         # One by one: features stay in the cache, and masks are multiplied into the weights.
         each = [None] * len(low) if masks is None else masks.expand(len(low), -1).tensor_split(len(low))
-        return torch.cat([self._stages(x, mask) for x, mask in zip(low.tensor_split(len(low)), each, strict=True)])
+        cubes = zip(low.tensor_split(len(low)), each, strict=True)
+        return torch.cat([self._stages(cube, mask, degrade) for cube, mask in cubes])
+
+    def _operator(self, draw: Draw | None) -> Callable[[Tensor], Tensor]:
+        """How the input of a draw was degraded: the learned kernel, or what the draw says."""
+        if not self.any_psf:
+            return self.degradation
+        return Degradation(self.scale) if draw is None or draw.degradation is None else draw.degradation
 
     def in_turn(self, low: Tensor, draw: Draw, at_once: int) -> Iterator[Tensor]:
-        common = self._common(low)
+        common, degrade = self._common(low), self._operator(draw)
         for i in range(0, len(draw), at_once):
             masks = draw.masks[i : i + at_once] if self.random else None
-            yield self._stages(low.expand(len(draw[i : i + at_once]), -1, -1, -1), masks, common)
+            yield self._stages(low.expand(len(draw[i : i + at_once]), -1, -1, -1), masks, degrade, common)
 
     def _common(self, low: Tensor) -> tuple[Tensor, Tensor]:
         """What does not depend on masks: the enlarged cube, and the input features of the first stage."""
@@ -111,31 +126,41 @@ class TemplateNet(Network):
             large = self.upsample(low, self.scale)
         return large, first.start(low)
 
-    def _stages(self, low: Tensor, masks: Tensor | None, common: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    def _stages(
+        self,
+        low: Tensor,
+        masks: Tensor | None,
+        degrade: Callable[[Tensor], Tensor],
+        common: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:
         each = [None] * len(self.stages) if masks is None else masks.chunk(len(self.stages), dim=1)
         large, start = common or self._common(low)
         # (n, bands, h, w) -> (n, bands, scale·h, scale·w)
         high: Tensor = large + self.stages[0](low, each[0], start.expand(len(low), -1, -1, -1, -1))
         for stage, mask in zip(self.stages[1:], each[1:], strict=True):
-            high = high + stage(low - self.degrade(high), mask)
-        return self._with_brightness_of(low, high) if self.keeps_brightness else high
+            with _full_precision(high):
+                residual = low - degrade(high)
+            high = high + stage(residual, mask)
+        return self._with_brightness_of(low, high, degrade) if self.keeps_brightness else high
 
-    def _with_brightness_of(self, low: Tensor, high: Tensor) -> Tensor:
+    def _with_brightness_of(self, low: Tensor, high: Tensor, degrade: Callable[[Tensor], Tensor]) -> Tensor:
         """The image plus the difference between its local brightness, once degraded, and that of the input.
 
         Training by absolute errors learns medians, which are darker than means where bright spots are rare. What
         is lacking goes to pixels by their own brightness, so that dark ones keep the shape of their spectra.
         """
         with _full_precision(high):
-            again = self.degradation(high)
+            again = degrade(high)
             lacking = smooth_up(low.to(high) - again, self.scale, BRIGHTNESS_REACH)
             # As constants: where all is black, their gradients would not be numbers.
             around = smooth_up(again.detach().clamp(min=0), self.scale, BRIGHTNESS_REACH)
             share = high.detach().clamp(min=0).div_(around.clamp_(min=torch.finfo(high.dtype).tiny))
             return torch.addcmul(high, share.clamp_(max=BRIGHTEST_SHARE), lacking)
 
-    def degrade(self, high: Tensor) -> Tensor:
+    def degrade(self, high: Tensor, degradation: Degradation | None = None) -> Tensor:
         with _full_precision(high):
+            if self.any_psf:
+                return (degradation or Degradation(self.scale))(high)
             return self.degradation(high)  # type: ignore[no-any-return]
 
     def starting_from(self, weights: Mapping[str, Tensor], scale: int) -> dict[str, Tensor]:
@@ -150,13 +175,16 @@ class TemplateNet(Network):
             name: widened(name, w, own[name]) if name.startswith("stages.") and name in own else w
             for name, w in weights.items()
         }
+        psf = {name: w for name, w in own.items() if name.startswith("psf_") and name not in weights}
+        if self.any_psf:
+            weights = {name: w for name, w in weights.items() if not name.startswith("degradation.")}
         if scale == self.scale:
-            return {**weights, **added}
+            return {**weights, **added, **psf}
         tails = {
             name: resized_tail(tail, scale, self.scale) for name, tail in weights.items() if name.endswith(".tail")
         }
         kernel = {name: w for name, w in own.items() if name.startswith("degradation.")}
-        return {**weights, **added, **tails, **kernel}
+        return {**weights, **added, **tails, **kernel, **psf}
 
 
 def _full_precision(image: Tensor) -> AbstractContextManager[Any]:
@@ -171,6 +199,21 @@ class PDENet(TemplateNet):
 
     random = True
     learns_chances = True
+
+    def __init__(self, config: PDENetConfig) -> None:
+        super().__init__(config)
+        if self.any_psf:
+            masks = sum(map(len, self.chances()))
+            self.psf_hidden = nn.Parameter(torch.empty(PSF_FEATURES, len(FREQUENCIES)).uniform_(-2, 2))
+            self.psf_gains = nn.Parameter(torch.zeros(masks, PSF_FEATURES))
+
+    def draw_for(self, degradation: Degradation, draw: Draw | None) -> Draw | None:
+        """The draw with its masks times the gains of their channels under a point spread; all 1 for bicubic."""
+        if not self.any_psf:
+            return draw
+        blur = degradation.transfer() - Degradation(self.scale).transfer()
+        gains = 1 + self.psf_gains @ torch.tanh(self.psf_hidden @ blur.to(self.psf_hidden))
+        return Draw(gains[None] if draw is None else draw.masks * gains, replace(degradation, noise=0.0))
 
     def draw(self, generator: torch.Generator | None, samples: int = 1, temperature: float = 0.05) -> Draw:
         chance = torch.cat(self.chances()).clamp(0.02, 0.98)
@@ -343,6 +386,15 @@ def _weight(*shape: int) -> nn.Parameter:
     """New weights (out, in ...): uniform, as torch initialises convolutions."""
     bound = prod(shape[1:]) ** -0.5
     return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
+
+
+def _taps(config: PDENetConfig) -> tuple[int, int]:
+    """The first tap and the number of taps of the widest degradation, counted from fine pixel scale·i."""
+    if config.psf == "any":
+        taps = len(Degradation(config.scale, "area", WIDEST_PSF).weights())
+        return (config.scale - taps) // 2, taps
+    degradation = LearnedDegradation(config)
+    return degradation.first_tap, degradation.taps
 
 
 def _halo(config: PDENetConfig, first_tap: int, taps: int) -> int:

@@ -9,7 +9,7 @@ from math import ceil
 
 from torch import Tensor, nn
 
-from pdenet_cli.degradation import bicubic_up
+from pdenet_cli.degradation import Degradation, bicubic_up
 from pdenet_cli.errors import ModelError
 from pdenet_cli.models.networks.base import Draw, Network, NetworkConfig, Rival
 from pdenet_cli.models.networks.doubling import Residual, require_power_of_two
@@ -84,7 +84,13 @@ class SSPSR(Network):
         return finer / coverage
 
     def loss(
-        self, estimate: Tensor, high: Tensor, low: Tensor, consistency: float = 1.0, rival: Rival | None = None
+        self,
+        estimate: Tensor,
+        high: Tensor,
+        low: Tensor,
+        consistency: float = 1.0,
+        rival: Rival | None = None,
+        degradation: Degradation | None = None,
     ) -> Tensor:
         error = (estimate - high).abs().mean()
         spatial = estimate.diff(dim=2).square().mean() + estimate.diff(dim=3).square().mean()
