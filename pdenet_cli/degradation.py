@@ -5,8 +5,10 @@ from dataclasses import asdict, dataclass, replace
 from math import ceil, inf, log, pi, sqrt
 from typing import Any, Literal, Self
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pdenet_cli.errors import UsageError
@@ -25,6 +27,17 @@ def bicubic_down(cube: Tensor, scale: int) -> Tensor:
 def bicubic_up(cube: Tensor, scale: int) -> Tensor:
     """MATLAB's imresize(cube, scale): (..., h, w) -> (..., scale·h, scale·w)."""
     return cubic_up(symmetric_pad(cube, 2), scale, a=-0.5)
+
+
+def bicubic_pixels(pixels: NDArray[np.floating], scale: int) -> NDArray[np.float32]:
+    """MATLAB's imresize of an array with holes (NaN): those stay as large as they are, and spread no further."""
+    known = np.isfinite(pixels)
+    filled, weight = (
+        bicubic_up(torch.from_numpy(part.astype(np.float32)), scale).numpy()
+        for part in (np.where(known, pixels, 0), known)
+    )
+    there = known.repeat(scale, -2).repeat(scale, -1)  # where the weights of what is known are above a half
+    return np.asarray(np.divide(filled, weight, out=np.full(there.shape, np.nan, np.float32), where=there))
 
 
 def cubic_up(padded: Tensor, scale: int, a: float) -> Tensor:

@@ -1,17 +1,13 @@
 """Maps of `pdenet uncertainty` as pictures: levels, colours, a colour bar and a legend."""
 
-import io
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from skimage.color import rgb2lab
-from skimage.io import imread
 
 from pdenet_cli.pages import overview as overviews
 from pdenet_cli.pages.chart import ordinal
-from pdenet_cli.pages.map_picture import map_png
 from pdenet_cli.pages.overview import round_levels, shares_above
 from pdenet_cli.pages.uncertainty import share_text
 from pdenet_cli.scene.picture import coloured
@@ -67,39 +63,9 @@ def test_nothing_is_hatched_grey_that_is_no_colour_of_the_scale():
     assert (np.ptp(picture.astype(int), axis=-1) == 0).all()
 
 
-@pytest.mark.parametrize("shape", [(60, 80), (400, 20), (20, 400), (1, 1)])
-def test_the_picture_has_the_map_a_colour_bar_and_a_legend_for_nothing(shape):
-    merged = np.linspace(0, 5, shape[0] * shape[1], dtype=np.float32).reshape(shape)
-    whole = imread(io.BytesIO(map_png(merged, "field: std", "std, the file's units")))
-    low, high = (coloured(np.array([[v]]), 1.0)[0, 0] for v in (0.0, 1.0))
-    for colour in (low, high):  # both ends are there, in the map or in the bar
-        assert (np.abs(whole[..., :3].astype(int) - colour).sum(-1) < 12).sum() > 50
-    merged[: shape[0] // 2] = np.nan
-    holed = imread(io.BytesIO(map_png(merged, "field: std", "std, the file's units")))
-    grey = (np.abs(holed[..., :3].astype(int) - 204).max(-1) < 3).sum()
-    assert grey > (np.abs(whole[..., :3].astype(int) - 204).max(-1) < 3).sum() or shape == (1, 1)
-
-
-def test_the_axes_of_the_picture_count_the_pixels_of_the_scene():
-    merged = np.ones((20, 30), np.float32)
-    every, third = (imread(io.BytesIO(map_png(merged, "field", "std", step))) for step in (1, 3))
-    assert every.shape == third.shape
-    assert (every != third).any(-1).mean() > 1e-4  # other numbers along the axes
-
-
-def test_a_name_with_dollars_is_no_formula():
-    assert map_png(np.ones((4, 5), np.float32), "field$1_$^.hdr: std", "std")
-
-
-def test_a_name_in_letters_that_the_font_lacks_is_no_warning(recwarn):
-    assert map_png(np.ones((4, 5), np.float32), "田野.hdr: std", "std")
-    assert not [warning for warning in recwarn if "Glyph" in str(warning.message)]
-
-
-def test_an_empty_map_makes_a_picture_and_a_page():
+def test_an_empty_map_makes_a_page():
     cubes = some_cubes()
     empty = in_memory(np.full((1, ROWS, COLUMNS), np.nan, "<f4"), nodata=float("nan"))
-    assert map_png(empty.read()[0], "field", "std")
     cubes["std_merged"] = empty
     text = page_of(cubes)
     assert "0 or empty everywhere" in text

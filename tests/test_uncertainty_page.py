@@ -30,8 +30,6 @@ from pdenet_cli.pages.overview import (
 from pdenet_cli.pages.uncertainty import Facts, MapFacts, from_cubes
 from pdenet_cli.pages.uncertainty_files import _notes
 from pdenet_cli.report import Report
-from pdenet_cli.scene.cube import Cube
-from pdenet_cli.scene.picture import map_quicklook, quicklook
 from tests.conftest import calibration
 from tests.cubes import in_memory
 from tests.uncertainty_pages import (
@@ -66,14 +64,6 @@ def unpacked(parcel, shape, maps, coarse):
 
 
 # What a page holds.
-
-
-def test_a_map_is_read_once_for_its_three_colours(monkeypatch):
-    cube = in_memory(np.random.default_rng(0).random((1, 9, 7), np.float32))
-    read, reads = Cube.read, []
-    monkeypatch.setattr(Cube, "read", lambda *words: reads.append(1) or read(*words))
-    assert map_quicklook(cube).shape == quicklook(cube).shape == (9, 7, 3)
-    assert len(reads) == 2
 
 
 @given(st.integers(1, 23), st.integers(1, 19), st.integers(1, 4), st.integers(1, 9), st.integers(1, 400))

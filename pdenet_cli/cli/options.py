@@ -119,4 +119,13 @@ DryRun = Annotated[
     bool,
     typer.Option("--dry-run", help="Only estimate outputs, disk space, memory, tiles and time; write nothing."),
 ]
-Quicklook = Annotated[bool, typer.Option("--quicklook", help="Write a PNG beside every output.")]
+Quicklook = Annotated[
+    bool,
+    typer.Option("--quicklook", help="Also write a PNG: input, bicubic, result and a map of how far to trust it."),
+]
+Style = Annotated[
+    bool,
+    typer.Option(
+        "--style/--no-style", help="Write a .qml beside every ENVI and TIFF output, so that QGIS opens it right."
+    ),
+]

@@ -151,9 +151,6 @@ def _conclude(job: Job) -> None:
     for name, path in job.report.outputs.items():
         what = "sharpened cube" if name == "mean" else name.replace("_", " ")
         out.print(f"{escape(path)}  [dim]{what}[/]")
-    if pictures := list(job.delivery.pictures):
-        others = f", and {len(pictures) - 1} more" if len(pictures) > 1 else ""
-        out.print(f"{escape(str(pictures[0]))}  [dim]picture{others}[/]")
     spent = time_text(job.report.seconds)
     out.print(f"[dim]{escape(str(job.delivery.report_path))}: {job.reading.radiometry.reason}; {spent}[/]")
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.holes import valid
 from pdenet_cli.scene.meta import CubeMeta
-from pdenet_cli.scene.picture import Picture, quicklook, thinned, thinning
+from pdenet_cli.scene.picture import Picture, quicklook, thinned, thinning, upper_end
 from pdenet_cli.scene.window import Window
 
 LONGEST_SIDE = 1024  # pixels of a picture
@@ -235,12 +235,6 @@ def breaks(places: Sequence[float]) -> list[int]:
     apart = np.abs(steps) > BAND_GAP * np.median(np.abs(steps))
     found = np.flatnonzero(apart | (np.sign(steps) == -forward)) + 1
     return [int(band) for band in found]
-
-
-def upper_end(merged: MergedMap) -> float:
-    """The 99.5th percentile of a map, else its maximum; 1 if it is empty or all 0."""
-    known = merged[np.isfinite(merged)]
-    return float(np.percentile(known, 99.5)) or float(known.max()) or 1.0 if known.size else 1.0
 
 
 def round_levels(merged: MergedMap) -> tuple[float, ...]:

@@ -16,11 +16,10 @@ import numpy as np
 
 from pdenet_cli.pages.chart import Axis, ordinal
 from pdenet_cli.pages.frame import html_page, resource
-from pdenet_cli.pages.map_picture import map_png
-from pdenet_cli.pages.overview import LONGEST_SIDE, MapOverview, Overview, Packed, Spectra, breaks, packed
+from pdenet_cli.pages.overview import MapOverview, Overview, Packed, Spectra, breaks, packed
 from pdenet_cli.report import finite
 from pdenet_cli.scene.cube import Cube
-from pdenet_cli.scene.picture import Picture, coloured, data_uri, thinned, thinning
+from pdenet_cli.scene.picture import Picture, coloured, data_uri
 from pdenet_cli.uncertainty.summaries import FILE_UNITS, SCALED_UNITS
 
 
@@ -69,14 +68,6 @@ def from_cubes(
     """
     spectra = Spectra.of(mean, maps, source, interval, std, facts.level)
     return uncertainty_page(Overview.of(mean, maps), spectra, facts)
-
-
-def picture_from_cube(merged: Cube, facts: Facts) -> bytes:
-    """The merged map that is shown first as a PNG with a colour bar, a title and a legend."""
-    step = thinning(merged.meta, LONGEST_SIDE)
-    shown = facts.maps[0]
-    title = f"{facts.scene}: {shown.says}\n{facts.model}, {facts.samples} samples"
-    return map_png(thinned(merged, 0, step).astype(np.float32), title, shown.scale_label, step)
 
 
 def uncertainty_page(overview: Overview, spectra: Spectra, facts: Facts) -> str:

@@ -1,4 +1,4 @@
-"""The page and the picture of `pdenet uncertainty`, from the cubes that a run has written."""
+"""What a run shows besides its cubes: a sheet of pictures, a page, and a style for QGIS beside every raster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Any
 
 from pdenet_cli.files import write_whole
 from pdenet_cli.formats import open_cube
-from pdenet_cli.pages.uncertainty import Facts, MapFacts, from_cubes, picture_from_cube
+from pdenet_cli.pages.sheet import SheetMap, sheet_png
+from pdenet_cli.pages.style import colour_style, map_style
+from pdenet_cli.pages.uncertainty import Facts, MapFacts, from_cubes
+from pdenet_cli.pages.values import Values
 from pdenet_cli.report import Report
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.sliceable import Sliceable
@@ -18,23 +21,70 @@ from pdenet_cli.uncertainty.spread import STRATA_SAY
 
 PAGE_PRIORITY = ("risk", "interval", "error", "std", "cv", "angle", "consistency", "share")
 """The maps in the order of the page, which shows the first of them that was made."""
+SHEET_PRIORITY = ("error", *(name for name in PAGE_PRIORITY if name != "error"))
 
 
-def write_page(
-    scene: str, source: Cube, cubes: Mapping[str, Path], report: Report, page: Path, picture: Path
-) -> None:
-    """Write the page and the picture of what a run made of `source`.
+VALUES = ("mean", "interval_low", "interval_high")  # cubes that hold the scene's own quantity
+COUNTS = ("share", "cv", "risk")  # percentages, which are drawn in greys
+TITLES = {
+    "error": "error to expect",
+    "interval": "width of the interval",
+    "std": "std of the samples",
+    "risk": "probability of a larger error",
+    "share": "samples that differ",
+    "cv": "std relative to the mean",
+    "angle": "angle between samples",
+    "consistency": "difference from the input",
+}
+
+
+def write_sheet(scene: str, source: Cube, cubes: Mapping[str, Path], report: Report, picture: Path) -> None:
+    """Write the picture of what a run made of `source`: input, bicubic, result and its most telling map.
+
+    `cubes` are the run's outputs by name, the mean among them.
+    """
+    names = [name for name in SHEET_PRIORITY if name in report.maps]
+    with ExitStack() as stack:
+        opened = {name: stack.enter_context(open_cube(path)) for name, path in cubes.items()}
+        seen = None
+        if names:
+            values = Values.of(source.meta, report.job["radiometry"])
+            factor, unit = values.of_map(report.maps[names[0]]["unit"])
+            merged = _merged(opened, names[0])
+            seen = SheetMap(merged, TITLES[names[0]], unit, factor, counts=names[0] in COUNTS)
+        samples = "" if report.job["samples"] == 1 else f", {report.job['samples']} samples"
+        title = f"{_printable(scene)}: {report.job['model']['name']}{samples}"
+        write_whole(picture, sheet_png(source, opened["mean"], seen, title), overwrite=True)
+
+
+def write_style(name: str, raster: Path, style: Path) -> None:
+    """Write the style of the output `name` of a run, so that QGIS opens its `raster` as it is meant."""
+    with open_cube(raster) as cube:
+        text = colour_style(cube) if name.removesuffix("_merged") in VALUES else _map_style(name, cube)
+    write_whole(style, text, overwrite=True)
+
+
+def _map_style(name: str, cube: Cube) -> str:
+    return map_style(cube, counts=name.removesuffix("_merged") in COUNTS)
+
+
+def write_page(scene: str, source: Cube, cubes: Mapping[str, Path], report: Report, page: Path) -> None:
+    """Write the page of what a run made of `source`.
 
     `cubes` are the run's outputs by name, the mean among them.
     """
     facts = _facts(scene, report)
     with ExitStack() as stack:
         opened = {name: stack.enter_context(open_cube(path)) for name, path in cubes.items()}
-        maps = [_merged(opened, told.name) for told in facts.maps]
+        maps = [_merged(opened, shown.name) for shown in facts.maps]
         ends = (opened["interval_low"], opened["interval_high"]) if "interval_low" in opened else None
         text = from_cubes(source, opened["mean"], maps, facts, ends, opened.get("std"))
         write_whole(page, text, overwrite=True)
-        write_whole(picture, picture_from_cube(maps[0], facts), overwrite=True)
+
+
+def _printable(name: str) -> str:
+    """A name that fonts and pages can show: they have no surrogates."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _merged(cubes: Mapping[str, Cube], name: str) -> Cube:
@@ -47,7 +97,7 @@ def _merged(cubes: Mapping[str, Cube], name: str) -> Cube:
 def _facts(scene: str, report: Report) -> Facts:
     job = report.job
     return Facts(
-        scene=scene.encode("utf-8", "backslashreplace").decode(),  # fonts cannot show surrogates
+        scene=_printable(scene),
         model=job["model"]["name"],
         samples=job["samples"],
         maps=tuple(_map_facts(name, report.maps[name]) for name in PAGE_PRIORITY if name in report.maps),
@@ -57,9 +107,9 @@ def _facts(scene: str, report: Report) -> Facts:
     )
 
 
-def _map_facts(name: str, told: Mapping[str, Any]) -> MapFacts:
-    says = told["says"] if "bands" in told["says"] else f"{told['says']}, merged over the bands"
-    return MapFacts(name, says, told["unit"])
+def _map_facts(name: str, found: Mapping[str, Any]) -> MapFacts:
+    says = found["says"] if "bands" in found["says"] else f"{found['says']}, merged over the bands"
+    return MapFacts(name, says, found["unit"])
 
 
 def _notes(report: Report) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -40,15 +41,6 @@ def quicklook(cube: Cube, longest: int = 1024) -> Picture:
     return np.stack([stretched(channel) for channel in _channels(cube, longest)], axis=-1)
 
 
-def map_quicklook(cube: Cube, longest: int = 1024) -> Picture:
-    """The same of a map: nodata is hatched grey, as black is a value, and a single band is in colours."""
-    channels = _channels(cube, longest)
-    missing = np.isnan(np.stack(channels).sum(0))
-    if cube.meta.bands == 1:
-        return coloured(np.where(missing, np.nan, stretched(channels[0])), 255)
-    return _hatched(np.stack([stretched(channel) for channel in channels], axis=-1), missing)
-
-
 def _channels(cube: Cube, longest: int) -> list[NDArray[np.float64]]:
     step = thinning(cube.meta, longest)
     bands = rgb_bands(cube.meta)
@@ -70,6 +62,18 @@ def stretched(channel: NDArray[np.floating]) -> NDArray[np.uint8]:
     return eight_bit
 
 
+def colour_limits(cube: Cube, bands: Sequence[int], longest: int = 1024) -> NDArray[np.float64]:
+    """The 2nd and the 98th percentile of each of these bands: what becomes dark and bright, (bands, 2)."""
+    step = thinning(cube.meta, longest)
+    limits = []
+    for band in bands:
+        channel = thinned(cube, band, step)
+        known = channel[np.isfinite(channel)]
+        low, high = np.percentile(known, [2, 98]) if known.size else (0.0, 1.0)
+        limits.append((low, high if high > low else low + 1.0))
+    return np.array(limits)
+
+
 def thinned(cube: Cube, band: int, step: int) -> NDArray[np.float64]:
     """Every `step`-th row and column of one band, NaN for nodata, read in strips to save memory."""
     meta = cube.meta
@@ -78,6 +82,12 @@ def thinned(cube: Cube, band: int, step: int) -> NDArray[np.float64]:
         strip = cube.thinned(step, window, slice(band, band + 1))[0]
         strips.append(np.where(valid(strip, meta.nodata), strip, np.nan).astype(np.float64))
     return np.concatenate(strips)
+
+
+def upper_end(values: NDArray[np.floating]) -> float:
+    """The upper end of a map's colours: its 99.5th percentile, else its maximum; 1 if it is empty or all 0."""
+    known = values[np.isfinite(values)]
+    return float(np.percentile(known, 99.5)) or float(known.max()) or 1.0 if known.size else 1.0
 
 
 def coloured(values: NDArray[np.floating], top: float, colours: str = "cividis") -> Picture:

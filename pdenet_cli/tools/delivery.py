@@ -20,15 +20,14 @@ from pdenet_cli.files import (
     refuse_small_disk,
     remove,
     rename,
-    write_whole,
 )
-from pdenet_cli.formats import files_of, open_cube
+from pdenet_cli.formats import files_of
 from pdenet_cli.formats.common.output import Output
-from pdenet_cli.pages.uncertainty_files import write_page
+from pdenet_cli.pages.style import STYLED, style_path
+from pdenet_cli.pages.uncertainty_files import write_page, write_sheet, write_style
 from pdenet_cli.report import REPORT, Report, finite
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.meta import CubeMeta
-from pdenet_cli.scene.picture import map_quicklook, png, quicklook
 from pdenet_cli.tools.journal import Journal
 
 KEPT = "The finished tiles are kept: continue with `resume`."
@@ -39,13 +38,14 @@ REPLACES = "replaces"  # the journal's key for whether a run was begun with `ove
 
 @dataclass(frozen=True)
 class Delivery:
-    """The outputs of one scene: cubes and a report, on request also pictures and a page of the cubes."""
+    """The outputs of one scene: cubes, styles and a report, on request also a picture and a page."""
 
     path: Path  # all outputs are named after it
     cubes: Mapping[str, tuple[Output, CubeMeta]]  # by the name of their map
     overwrite: bool = False
-    quicklook: bool = False  # a picture of every cube
-    page: bool = False
+    quicklook: bool = False  # a sheet of pictures
+    page: bool = False  # an HTML page, and the sheet
+    style: bool = True  # a style for QGIS beside every raster
 
     @property
     def report_path(self) -> Path:
@@ -56,20 +56,28 @@ class Delivery:
         return Journal(self.path)
 
     @property
-    def pages(self) -> dict[str, Path]:
-        """The page and its picture, if they are asked for."""
-        kinds = {"page": "html", "picture": "png"} if self.page else {}
-        return {kind: self._beside_output(f"_uncertainty.{suffix}") for kind, suffix in kinds.items()}
+    def page_path(self) -> Path | None:
+        """The page, if it is asked for."""
+        return self._beside_output("_uncertainty.html") if self.page else None
 
     @property
-    def pictures(self) -> dict[Path, Path]:
-        """Each quick look and its cube, if they are asked for."""
-        return {path.with_suffix(".png"): path for path in self._paths.values()} if self.quicklook else {}
+    def sheet_path(self) -> Path | None:
+        """The sheet of pictures, if it or the page is asked for."""
+        if self.page:
+            return self._beside_output("_uncertainty.png")
+        return self._beside_output(".png") if self.quicklook and "mean" in self.cubes else None
+
+    @property
+    def styles(self) -> dict[str, Path]:
+        """The style of every raster that QGIS opens, by the name of its map."""
+        styled = [name for name, (output, _) in self.cubes.items() if output.format.name in STYLED]
+        return {name: style_path(self._paths[name]) for name in styled} if self.style else {}
 
     @property
     def names(self) -> dict[str, str]:
         """The path of every output, by the name of what it shows."""
-        return {name: str(path) for name, path in (self._paths | self.pages).items()}
+        shown = {"page": self.page_path, "picture": self.sheet_path}
+        return {name: str(path) for name, path in (self._paths | shown).items() if path is not None}
 
     def refuse(self, files: Sequence[Path]) -> None:
         """Stop where a format cannot hold its cube, a folder has the name of an output, or an output would replace
@@ -190,14 +198,14 @@ class Delivery:
 
     def draw(self, scene: str, source: Cube, report: Report, *, missing: bool = False) -> None:
         """Write the pictures and the page of the cubes; `missing`: only those that do not exist."""
-        for picture, path in self.pictures.items():
-            if missing and picture.exists():
-                continue
-            look = quicklook if path == self._paths.get("mean") else map_quicklook
-            with open_cube(path) as cube:
-                write_whole(picture, png(look(cube)), overwrite=True)
-        if self.page and not (missing and all(path.exists() for path in self.pages.values())):
-            write_page(scene, source, self._paths, report, **self.pages)
+        wanted = {path for path in self._shown if not (missing and path.exists())}
+        for name, style in self.styles.items():
+            if style in wanted:
+                write_style(name, self._paths[name], style)
+        if self.sheet_path in wanted:
+            write_sheet(scene, source, self._paths, report, self.sheet_path)
+        if self.page_path in wanted:
+            write_page(scene, source, self._paths, report, self.page_path)
 
     @property
     def _parts(self) -> dict[str, list[str]]:
@@ -220,8 +228,9 @@ class Delivery:
 
     @property
     def _shown(self) -> tuple[Path, ...]:
-        """The pictures and the page."""
-        return (*self.pictures, *self.pages.values())
+        """What shows the cubes: styles, picture and page."""
+        shown = (*self.styles.values(), self.sheet_path, self.page_path)
+        return tuple(path for path in shown if path is not None)
 
     @property
     def _all_files(self) -> tuple[Path, ...]:

@@ -51,8 +51,9 @@ class Settings:
     overwrite: bool = False
     resume: bool = False
     forecast: bool = False  # only a forecast is wanted; nothing will be written
-    quicklook: bool = False
+    quicklook: bool = False  # also write a picture, and the sharpened cube for it
     page: bool = False  # also write a page and a picture of the maps, and the sharpened cube for them
+    style: bool = True  # also write a style for QGIS beside every raster
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,9 @@ class Job:
             self.chosen = self.source.meta.chosen(settings.bands)
             self.source = self.source.with_bands(settings.bands)
         shown = settings.page and bool(self.maps.names)
-        cubes = dict(self._cubes(output, also_mean=shown))
-        self.delivery = Delivery(output, cubes, settings.overwrite, settings.quicklook, shown)
+        also_mean = shown or settings.quicklook
+        cubes = dict(self._cubes(output, also_mean=also_mean))
+        self.delivery = Delivery(output, cubes, settings.overwrite, settings.quicklook, shown, settings.style)
         self.delivery.refuse((scene, *self.source.files))
         if not settings.resume and not settings.forecast:
             self.delivery.refuse_existing()
@@ -122,7 +124,7 @@ class Job:
         self.reading = Reading.of(self.source, posterior.network.bands, settings.value_range, survey)
         self.maps.scale_tolerance(self.reading.radiometry, self.reading.survey)
         # The maps can say only now what their tolerance is in.
-        self.delivery = replace(self.delivery, cubes=dict(self._cubes(output, also_mean=shown)))
+        self.delivery = replace(self.delivery, cubes=dict(self._cubes(output, also_mean=also_mean)))
         if settings.dtype is not None:
             refuse_narrow(np.dtype(settings.dtype), self.source.meta, self.reading.survey)
         posterior.refuse_other_bands(len(self.reading.bands))

@@ -98,7 +98,7 @@ def _own_results_in(folder: Path) -> set[str]:
     paths = [folder / Path(name).name for report in reports.values() for name in report.outputs.values()]
     written = [path for path in paths if path.suffix.lower() in writable_suffixes()]
     finals = [final for path in written for final in output_format(path).outputs(path)]
-    looks = [path.with_suffix(".png") for path in written]
+    looks = [path.with_suffix(suffix) for path in written for suffix in (".png", ".qml")]
     left = [path for model in folder.glob(f"*{SUFFIX}") if _is_model(model) for path in Files.around(model).every]
     return {path.name for path in (*reports, *paths, *finals, *looks, *left)}
 

@@ -12,7 +12,7 @@ from pdenet_cli.errors import FormatError
 from pdenet_cli.files import is_file
 
 DATA_SUFFIXES = (".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".cube")
-NOT_DATA = {".hdr", ".xml", ".txt", ".json", ".png", ".jpg", ".csv", ".sta", ".enp", ".partial", ".ovr"}
+NOT_DATA = {".hdr", ".xml", ".txt", ".json", ".png", ".jpg", ".csv", ".sta", ".enp", ".partial", ".ovr", ".qml"}
 NOT_DATA |= {".tif", ".tiff"}  # DESIS keeps an ENVI header beside its TIFF
 HEAD_BYTES = 4096  # that tell what a header is
 
