@@ -461,8 +461,51 @@ HOSTILE = {
         + struct.pack("<II", 14, 1 << 30),
     ),
     "a struct in a struct in a struct without end": HEADER + b"\x0e\0\0\0\x40\0\0\0" * 8,
+    "a cell array that says it is logical": HEADER + matrix(kind=1, flags=0x200),
+    "a struct with a complex sparse matrix that has no imaginary part": HEADER
+    + element(
+        14,
+        STRUCT
+        + element(5, np.array([1, 1], "<i4").tobytes())
+        + element(1, b"s")
+        + element(5, struct.pack("<i", 8))
+        + element(1, b"field\0\0\0")
+        + element(
+            14,
+            element(6, struct.pack("<II", 5 | 0x800, 1))
+            + element(5, np.array([1, 1], "<i4").tobytes())
+            + element(1, b"")
+            + element(5, struct.pack("<i", 0))
+            + element(5, struct.pack("<ii", 0, 1))
+            + element(9, bytes(8)),
+        )
+        + element(14, b""),
+    ),
     "an unknown type of numbers": HEADER + matrix(stored=99),
 }
+
+
+def test_big_endian_files_are_read(tmp_path):
+    pixels = numbers((4, 5, 6), ">u2")
+    inner = b"".join(
+        struct.pack(">II", kind, len(content)) + content + bytes(-len(content) % 8)
+        for kind, content in (
+            (6, struct.pack(">II", 11, 0)),
+            (5, np.array([5, 6, 4], ">i4").tobytes()),
+            (1, b"hsi"),
+            (4, pixels.transpose(1, 2, 0).tobytes(order="F")),
+        )
+    )
+    head = b"MATLAB 5.0 MAT-file".ljust(124) + b"\x01\x00MI"
+    (tmp_path / "a.mat").write_bytes(head + struct.pack(">II", 14, len(inner)) + inner)
+    with open_cube(tmp_path / "a.mat") as cube:
+        assert (cube.meta.variable, cube.meta.dtype) == ("hsi", np.dtype(">u2"))
+        np.testing.assert_array_equal(cube.read(), pixels)
+
+
+def test_zeros_after_the_last_variable_are_no_variable(tmp_path):
+    (tmp_path / "a.mat").write_bytes(HEADER + matrix() + bytes(24))
+    assert open_cube(tmp_path / "a.mat").read().sum() == 0
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -38,5 +38,5 @@ def refuse_whole(path: Path, name: str, nbytes: int) -> None:
     if nbytes > free // 2:
         raise ResourceError(
             f"{path}: {name} must be read as a whole: {nbytes:,} bytes with {free:,} free. "
-            "Save it uncompressed or as -v7.3, which are read in parts."
+            "Save it as -v7.3, which is read in parts."
         )

@@ -44,7 +44,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         raise FormatError(f"{path}: MAT v4 is not read. Save it again in MATLAB with -v7.")
     ours = OURS in head[:116]  # the text of the file header
     if not is_hdf5(head):
-        return Cube(path, *read(MatFile(path, v5.variables(path), ours), options))
+        return Cube(path, *read(MatFile(path, v5.Mat5.checked(path).variables(), ours), options))
     guarded = GuardedFile.open(path)
     try:
         found = read(MatFile(path, v73.variables(guarded), ours, guarded), options)

@@ -1,7 +1,8 @@
-"""What the axes and variables of MATLAB files are called, and what an output takes over from its scene."""
+"""What the axes and variables of MATLAB files are called, and how texts are stored in them."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection
 
@@ -28,3 +29,10 @@ def wavelength_name(meta: CubeMeta) -> str:
 
 def _is_name(text: str) -> bool:
     return re.fullmatch(r"[A-Za-z]\w{0,62}", text, re.ASCII) is not None
+
+
+def text_rows(text: str, shape: tuple[int, ...]) -> str | list[str]:
+    """The rows of a matrix of characters, which MATLAB stores column by column."""
+    if len(shape) != 2 or shape[0] <= 1 or len(text) != math.prod(shape):
+        return text
+    return ["".join(text[row :: shape[0]]).rstrip() for row in range(shape[0])]

@@ -109,7 +109,7 @@ def _trusted(file: MatFile, chosen: Variable) -> Sliceable:
         raise FormatError(f"{file.path}: {chosen} does not hold as many bytes as its size says.")
     if file.guarded is not None and isinstance(chosen.array, GuardedArray):
         file.guarded.trust(chosen.array.dataset)
-    if isinstance(chosen.array, v5.InflatedArray):
+    if isinstance(chosen.array, v5.WholeVariable):
         refuse_whole(file.path, chosen.name, math.prod(chosen.shape) * chosen.array.dtype.itemsize)
     return chosen.array
 

@@ -1,251 +1,236 @@
-"""MAT v5 files: their variables, found without being loaded.
-
-SciPy reads only whole variables, and allocates whatever size a header claims.
-"""
+"""MAT v5 through SciPy, which reads whole variables and believes what they declare: so that is checked first."""
 
 from __future__ import annotations
 
+import io
 import math
 import struct
+import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import scipy.io
+import scipy.sparse
 
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.common.choosing import Variable
 from pdenet_cli.formats.common.limits import MOST_EXPANSION, refuse_whole
-from pdenet_cli.formats.common.raw import RawArray
+from pdenet_cli.formats.mat.elements import SPARSE, check_head, check_nested
+from pdenet_cli.formats.mat.names import text_rows
 from pdenet_cli.scene.cube import Pixels
-from pdenet_cli.scene.sliceable import Sliceable
 
 HEADER_BYTES = 128
 MATRIX, COMPRESSED = 14, 15
-STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
-CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
-TEXTS = {1: "latin-1", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
-STRUCT, CHAR = 2, 4
-OTHERS = {1: "a cell array", STRUCT: "a struct array", 3: "an object", 5: "a sparse matrix"}
-COMPLEX_FLAG = 0x0800
+CLASSES = {"double": "f8", "single": "f4", "logical": "u1"}
+CLASSES |= {
+    name: np.dtype(name).str[1:] for sign in ("int", "uint") for name in (f"{sign}{n}" for n in (8, 16, 32, 64))
+}
+OTHERS = {"cell": "a cell array", "struct": "a struct array", "object": "an object", "sparse": "a sparse matrix"}
+HEAD_BYTES = 4096  # of a variable, which hold its size and its name
 DEEPEST = 3  # levels of structs
 SMALL_BYTES = 1 << 20  # vectors and texts up to this size are read at once, as metadata
 
 
 @dataclass(frozen=True)
-class InflatedArray:
-    """The numbers of a compressed variable, all inflated on the first access."""
+class Declared:
+    """What a top-level variable declares about itself, before SciPy reads it."""
 
-    path: Path
+    place: int  # of its element in the file
+    stored: int  # bytes in the file
+    nbytes: int  # the same inflated
+    kind: int  # its class
+    is_complex: bool
+
+
+@dataclass(frozen=True)
+class WholeVariable:
+    """The numbers of a variable, all read on the first access; their axes are MATLAB's reversed."""
+
+    file: Mat5
     name: str
-    dtype: np.dtype[Any]
     shape: tuple[int, ...]
-    element: tuple[int, int]  # start and length of the compressed bytes in the file
-    start: int  # where the numbers begin in the inflated bytes
+    dtype: np.dtype[Any]
 
     def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
         return np.array(self._whole[key])
 
     @cached_property
     def _whole(self) -> Pixels:
-        nbytes = math.prod(self.shape) * self.dtype.itemsize
-        refuse_whole(self.path, self.name, nbytes)
-        with self.path.open("rb") as file:
-            stream = _Stream(file, self.path, *self.element, compressed=True)
-            stream.skip_to(self.start)
-            return np.frombuffer(stream.read(nbytes), self.dtype).reshape(self.shape)
+        refuse_whole(self.file.path, self.name, math.prod(self.shape) * self.dtype.itemsize)
+        numbers: Pixels = self.file.load([self.name])[self.name].T
+        if numbers.shape != self.shape:
+            raise FormatError(f"{self.file.path}: {self.name} is in the file twice, with different sizes.")
+        return numbers
 
 
-class _Stream:
-    """The bytes of one variable in order, inflated if they are compressed."""
+class _UpTo(io.BufferedReader):
+    """A file that seems to end at `end`: SciPy stumbles over the zeros that some writers leave at the end."""
 
-    def __init__(self, file: BinaryIO, path: Path, start: int, length: int, *, compressed: bool) -> None:
-        self.file, self.path, self.start, self.left = file, path, start, length
-        self.inflate = zlib.decompressobj() if compressed else None
-        self.position = 0
-        self.back = b""
-        file.seek(start)
+    end = 0
 
-    def read(self, count: int) -> bytearray:
-        taken = bytearray()
-        while len(taken) < count:
-            piece = self._piece(min(count - len(taken), 1 << 20))
-            if not piece:
-                raise FormatError(f"{self.path}: a variable is cut off. Copy the file again.")
-            taken += piece
-        self.position += count
-        return taken
+    def read(self, size: int | None = -1, /) -> bytes:
+        left = max(0, self.end - self.tell())
+        return super().read(left if size is None or size < 0 else min(size, left))
 
-    def unread(self, piece: bytes) -> None:
-        self.back, self.position = piece, self.position - len(piece)
 
-    def skip_to(self, position: int) -> None:
-        if position < self.position:
-            raise FormatError(f"{self.path}: damaged: one part of a variable runs into the next.")
-        if self.inflate is None:
-            self.left -= position - self.position - len(self.back)
-            self.file.seek(self.start + position)
-            self.back, self.position = b"", position
-        while self.position < position:
-            self.read(min(position - self.position, 1 << 20))
+@dataclass(frozen=True)
+class Mat5:
+    """A MAT v5 file whose variables were checked to be no larger than their bytes allow."""
 
-    def _piece(self, most: int) -> bytes:
-        if self.back:
-            piece, self.back = self.back[:most], self.back[most:]
-            return piece
-        if self.inflate is None:
-            piece = self.file.read(max(0, min(most, self.left)))
-            self.left -= len(piece)
-            return piece
+    path: Path
+    order: str  # "<" or ">"
+    declared: tuple[Declared, ...]
+
+    @classmethod
+    def checked(cls, path: Path) -> Mat5:
+        """The file; FormatError where an element runs past its end or past what packing can reach."""
+        with path.open("rb") as file:
+            order = "<" if file.read(HEADER_BYTES)[126:128] == b"IM" else ">"
+            return cls(path, order, tuple(_declared(path, file, order)))
+
+    def variables(self) -> list[Variable]:
+        """Every variable, and those inside its structs as `struct.field`; large arrays stay on disk."""
+        with self._opened() as file:
+            listed = scipy.io.whosmat(file, chars_as_strings=False)
+        heads = [
+            (name, shape, "sparse" if declared.kind == SPARSE else kind, declared)  # to SciPy, some are logical
+            for (name, shape, kind), declared in zip(listed, self.declared, strict=True)
+            if not name.startswith("__")  # MATLAB's, with the content of objects
+        ]
+        structs = [
+            name for name, shape, kind, d in heads if kind == "struct" and self._is_readable(name, shape, d)
+        ]
+        small = [n for n, shape, kind, d in heads if not d.is_complex and is_small(kind, shape, d.nbytes)]
+        values, inside = self.load(small), self.load(structs, mat_dtype=True)
+        found: list[Variable] = []
+        for name, shape, kind, declared in heads:
+            if name in inside:
+                found += self._fields(f"{name}.", inside[name], 1)
+            elif kind in OTHERS:
+                found.append(Variable(f"{name}, {OTHERS[kind]}", (), None))
+            elif kind == "char":
+                found.append(Variable(name, shape, None, _value(values.get(name))))
+            elif kind in CLASSES and declared.is_complex:
+                found.append(Variable(name, shape, None, is_complex=True))
+            elif kind in CLASSES:
+                dtype = np.dtype(self.order + CLASSES[kind])
+                array = WholeVariable(self, name, shape[::-1], dtype)
+                found.append(Variable(name, shape, dtype, _value(values.get(name)), array))
+        return found
+
+    def load(self, names: Sequence[str], **options: Any) -> dict[str, Any]:
+        """Variables by name; without texts that cannot be decoded."""
+        if not names:
+            return {}
+        options |= dict(chars_as_strings=False, uint16_codec="utf-16-le" if self.order == "<" else "utf-16-be")
         try:
-            while not self.inflate.eof:
-                packed = self.inflate.unconsumed_tail or self.file.read(min(1 << 16, self.left))
-                self.left -= 0 if self.inflate.unconsumed_tail else len(packed)
-                piece = self.inflate.decompress(packed, most)
-                if piece or not packed:
-                    return piece
-        except zlib.error as error:
-            raise FormatError(f"{self.path}: a compressed variable is damaged ({error}).") from error
-        return b""
+            with self._opened() as file, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of names that the file has twice
+                return dict(scipy.io.loadmat(file, variable_names=list(names), **options))
+        except UnicodeError:
+            return {k: v for name in names for k, v in self.load([name], **options).items()} if names[1:] else {}
+        except MemoryError:
+            raise
+        except Exception as error:  # of damaged files, SciPy and zlib raise many kinds
+            reason = " ".join(f"{type(error).__name__} {error}".split())[:200]
+            raise FormatError(f"{self.path}: {', '.join(names[:3])} cannot be read ({reason}).") from error
+
+    def _opened(self) -> _UpTo:
+        file = _UpTo(self.path.open("rb", buffering=0))
+        file.end = max((d.place + 8 + d.stored for d in self.declared), default=HEADER_BYTES)
+        return file
+
+    def _is_readable(self, name: str, shape: tuple[int, ...], declared: Declared) -> bool:
+        """Whether a struct is a single one, which SciPy can read safely; a hostile or too large one is refused."""
+        if math.prod(shape) != 1:
+            return False
+        refuse_whole(self.path, name, declared.nbytes)
+        with self.path.open("rb") as file:
+            file.seek(declared.place)
+            kind, _ = struct.unpack(f"{self.order}II", file.read(8))
+            content = file.read(declared.stored)
+        try:
+            content = _inflated(content, 8 + declared.nbytes)[8:] if kind == COMPRESSED else content
+            nbytes = check_nested(memoryview(content), self.order)
+        except (ValueError, struct.error, zlib.error) as error:
+            raise FormatError(f"{self.path}: the struct {name} is damaged ({error}).") from error
+        refuse_whole(self.path, name, nbytes)
+        return True
+
+    def _fields(self, inside: str, value: Pixels, depth: int) -> Iterator[Variable]:
+        """The variables in a single struct, and in those inside it."""
+        record = value.ravel()[0]
+        for field in value.dtype.names or ():
+            yield from self._field(f"{inside}{field}", record[field], depth)
+
+    def _field(self, name: str, value: Any, depth: int) -> Iterator[Variable]:
+        if scipy.sparse.issparse(value):
+            yield Variable(f"{name}, {OTHERS['sparse']}", (), None)
+        elif isinstance(value, scipy.io.matlab.MatlabObject):
+            yield Variable(f"{name}, {OTHERS['object']}", (), None)
+        elif value.dtype.names and value.size == 1 and depth < DEEPEST:
+            yield from self._fields(f"{name}.", value, depth + 1)
+        elif value.dtype.names or value.dtype.hasobject:
+            yield Variable(f"{name}, {OTHERS['struct' if value.dtype.names else 'cell']}", (), None)
+        elif value.dtype.kind == "U":
+            yield Variable(name, value.shape, None, _value(value))
+        elif value.dtype.kind == "c":
+            yield Variable(name, value.shape, None, is_complex=True)
+        else:
+            numbers = value.view("u1") if value.dtype.kind == "b" else value
+            small = is_small("double", numbers.shape, numbers.nbytes)
+            dtype = np.dtype(self.order + numbers.dtype.str[1:])
+            yield Variable(name, numbers.shape, dtype, _value(numbers) if small else None, numbers.T)
 
 
-def variables(path: Path) -> list[Variable]:
-    """Every variable of the file, and those inside its structs as `struct.field`; pixels stay on disk."""
-    size = path.stat().st_size
-    found: list[Variable] = []
-    with path.open("rb") as file:
-        head = file.read(HEADER_BYTES)
-        order = "<" if head[126:128] == b"IM" else ">"
-        place = HEADER_BYTES
-        while place < size:
-            file.seek(place)
-            tag = file.read(8)
-            kind, count = struct.unpack(order + "II", tag.ljust(8, b"\0"))
-            missing = place + 8 + count - size
-            if missing > 0 and any(tag):  # some writers leave zeros after the last variable
-                raise FormatError(f"{path}: the file ends {missing:,} bytes too early. Copy it again.")
-            found += _Reader(file, path, order, (place + 8, count), kind).variables()
-            place += 8 + count
-    return found
+def is_small(kind: str, shape: tuple[int, ...], nbytes: int) -> bool:
+    """Whether a variable is read as metadata: a text, a number or a short list of them."""
+    vector = kind in CLASSES and sum(size > 1 for size in shape) <= 1
+    return nbytes <= SMALL_BYTES and (kind == "char" or vector)
 
 
-class _Reader:
-    """Reads the description of a variable from its top-level element; its numbers stay on disk."""
-
-    def __init__(self, file: BinaryIO, path: Path, order: str, element: tuple[int, int], kind: int) -> None:
-        self.path, self.order, self.element, self.kind = path, order, element, kind
-        self.stream = _Stream(file, path, *element, compressed=kind == COMPRESSED)
-
-    def variables(self) -> Iterator[Variable]:
-        length = self.element[1]
-        if self.kind == MATRIX:
-            yield from self._matrix(length, "", 0)
-        elif self.kind == COMPRESSED:
-            kind, count = struct.unpack(self.order + "II", self.stream.read(8))
-            if count > length * MOST_EXPANSION:
-                raise FormatError(
-                    f"{self.path}: a variable declares {count:,} bytes, but the file holds only {length:,}."
-                )
-            if kind == MATRIX:
-                yield from self._matrix(count, "", 0)
-
-    def _matrix(self, count: int, inside: str, depth: int, field: str = "") -> Iterator[Variable]:
-        end = self.stream.position + count
-        if count:
-            yield from self._described(end, inside, depth, field)
-        if depth:
-            self.stream.skip_to(end)
-
-    def _described(self, end: int, inside: str, depth: int, field: str) -> Iterator[Variable]:
-        flags = struct.unpack(self.order + "I", self._content(8)[:4].ljust(4, b"\0"))[0]
-        kind = flags & 0xFF
-        if kind not in (*CLASSES, *OTHERS, CHAR):
+def _declared(path: Path, file: BinaryIO, order: str) -> Iterator[Declared]:
+    """What each top-level element says of its size, up to the zeros that some writers leave at the end."""
+    size, place = path.stat().st_size, HEADER_BYTES
+    while place < size:
+        file.seek(place)
+        tag = file.read(8).ljust(8, b"\0")
+        if not any(tag):
             return
-        dims = self._content(4 * 32)
-        shape = struct.unpack(f"{self.order}{len(dims) // 4}i", dims[: len(dims) // 4 * 4])
-        name = inside + (self._content(4096).decode("latin-1") or field)
-        if not name:
-            return  # MATLAB's own, with the content of objects
-        if any(n < 0 for n in shape):
-            raise FormatError(f"{self.path}: {name} has the impossible size {shape}.")
-        if kind == STRUCT and math.prod(shape) == 1 and depth < DEEPEST:
-            yield from self._fields(end, f"{name}.", depth)
-            return
-        if kind in OTHERS:
-            yield Variable(f"{name}, {OTHERS[kind]}", (), None)
-            return
-        stored, start, nbytes = self._tag()
-        if flags & COMPLEX_FLAG:
-            yield Variable(name, shape, None, is_complex=True)
-            return
-        value: Any = None
-        vector = kind == CHAR or sum(n > 1 for n in shape) <= 1
-        if vector and nbytes <= min(SMALL_BYTES, end - start):
-            value = _value(bytes(self.stream.read(nbytes)), kind, stored, self.order, shape)
-        if kind == CHAR or stored not in STORED:
-            yield Variable(name, shape, None, value)
-            return
-        array = self._array(name, np.dtype(self.order + STORED[stored]), shape[::-1], start, nbytes)
-        yield Variable(name, shape, np.dtype(self.order + CLASSES[kind]), value, array)
-
-    def _fields(self, end: int, inside: str, depth: int) -> Iterator[Variable]:
-        width = int.from_bytes(self._content(4), "little" if self.order == "<" else "big")
-        texts = self._content(1 << 16)
-        if not 0 < width <= len(texts):
-            return
-        for at in range(0, len(texts), width):
-            field = texts[at : at + width].split(b"\0")[0].decode("latin-1")
-            kind, start, count = self._tag()
-            if kind != MATRIX or start + count > end:
-                raise FormatError(f"{self.path}: the struct {inside[:-1]} is damaged at its field {field}.")
-            yield from self._matrix(count, inside, depth + 1, field)
-
-    def _array(
-        self, name: str, stored: np.dtype[Any], shape: tuple[int, ...], start: int, nbytes: int
-    ) -> Sliceable | None:
-        if math.prod(shape) * stored.itemsize != nbytes:
-            return None
-        if self.kind == COMPRESSED:
-            return InflatedArray(self.path, name, stored, shape, self.element, start)
-        inside = start + nbytes <= self.element[1]
-        return RawArray(self.path, stored, shape, self.element[0] + start) if inside else None
-
-    def _tag(self) -> tuple[int, int, int]:
-        """The next element's type, where its content starts, and how long that is."""
-        tag = bytes(self.stream.read(8))
-        first, count = struct.unpack(self.order + "II", tag)
-        if first >> 16:  # up to four bytes of content are inside the tag
-            self.stream.unread(tag[4:])
-            return first & 0xFFFF, self.stream.position, first >> 16
-        return first, self.stream.position, count
-
-    def _content(self, most: int) -> bytes:
-        """The content of the next element, refused if longer than `most` bytes."""
-        _, start, count = self._tag()
-        if count > most:
-            raise FormatError(f"{self.path}: damaged at byte {self.element[0]:,}: a name of {count:,} bytes.")
-        content = bytes(self.stream.read(count))
-        self.stream.skip_to(start + (4 if start % 8 else -(-count // 8) * 8))
-        return content
+        kind, count = struct.unpack(order + "II", tag)
+        if (missing := place + 8 + count - size) > 0:
+            raise FormatError(f"{path}: the file ends {missing:,} bytes too early. Copy it again.")
+        nbytes, head = count, file.read(min(count, HEAD_BYTES))
+        try:
+            if kind == COMPRESSED:
+                head = _inflated(head, HEAD_BYTES)
+                kind, nbytes = struct.unpack(order + "II", head[:8].ljust(8, b"\0"))
+                head = head[8:]
+            if kind != MATRIX:
+                raise ValueError(f"a part of the unknown type {kind}")
+            if nbytes > count * MOST_EXPANSION:
+                raise ValueError(f"it declares {nbytes:,} bytes, but the file holds only {count:,}")
+            about = check_head(head, order, nbytes)
+        except (ValueError, zlib.error) as error:
+            raise FormatError(f"{path}: a variable is damaged at byte {place:,}: {error}.") from error
+        yield Declared(place, count, nbytes, *about)
+        place += 8 + count
 
 
-def _value(content: bytes, kind: int, stored: int, order: str, shape: tuple[int, ...]) -> Any:
+def _inflated(content: bytes, most: int) -> bytes:
+    return zlib.decompressobj().decompress(content, most)
+
+
+def _value(found: Pixels | None) -> Any:
     """A small variable as a text, a list of texts, a number or a list of numbers."""
-    if kind != CHAR:
-        if stored not in STORED or len(content) % np.dtype(STORED[stored]).itemsize:
-            return None
-        found = np.frombuffer(content, order + STORED[stored]).tolist()
-        return found[0] if len(found) == 1 else found
-    code = TEXTS.get(stored, "latin-1")
-    wide = {"<": "-le", ">": "-be"}[order] if code in ("utf-16", "utf-32") else ""
-    return text_rows(content.decode(code + wide, "replace"), shape)
-
-
-def text_rows(text: str, shape: tuple[int, ...]) -> str | list[str]:
-    """The rows of a matrix of characters, which MATLAB stores column by column."""
-    if len(shape) != 2 or shape[0] <= 1 or len(text) != math.prod(shape):
-        return text
-    return ["".join(text[row :: shape[0]]).rstrip() for row in range(shape[0])]
+    if found is None or found.dtype.kind == "c":
+        return None
+    items = found.ravel(order="F").tolist()
+    if found.dtype.kind == "U":
+        return text_rows("".join(items), found.shape)
+    return items[0] if len(items) == 1 else items

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from pdenet_cli.formats.common.raw import RawArray
-from pdenet_cli.formats.mat.v5 import CHAR, CLASSES, MATRIX, STORED
 from pdenet_cli.scene.cube import Pixels
 
+MATRIX, CHAR = 14, 4
+STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
 DOUBLE, UNSIGNED_16, DOUBLES = 6, 4, 9
 
 

@@ -13,7 +13,8 @@ from pdenet_cli.formats.common.choosing import Variable
 from pdenet_cli.formats.common.raw import RawArray
 from pdenet_cli.formats.hdf5 import writing
 from pdenet_cli.formats.hdf5.guard import GuardedArray, GuardedFile, is_complex, number_type
-from pdenet_cli.formats.mat.v5 import CLASSES, text_rows
+from pdenet_cli.formats.mat.names import text_rows
+from pdenet_cli.formats.mat.v5 import CLASSES
 from pdenet_cli.formats.mat.v5_writing import letter_matrix
 
 INTERNAL = ("#refs#", "#subsystem#")  # groups with the content of cells and objects
