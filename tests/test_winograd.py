@@ -224,7 +224,7 @@ def be_another_machine(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def compute_nonsense(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    patch.setattr(winograd, "_run", lambda kernel, features, compress, _: features[0].new_zeros(1, 5, 6, 7, 32))
+    patch.setattr(winograd, "_run", lambda kernel, features, weights: features[0].new_zeros(1, 5, 6, 7, 32))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ a (3,1,1) or (1,3,3) convolution is a two-dimensional one in the layout that is 
 copied between them. Masks are per channel, so those of one sample are multiplied into the weights, at no cost.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import log, prod
@@ -278,12 +278,20 @@ class Stage(nn.Module):
     def forward(self, low: Tensor, masks: Tensor | None, start: Tensor | None = None) -> Tensor:
         each = [None] * len(self.masks) if masks is None else masks.split_with_sizes(self.masks, dim=1)
         start = self.start(low) if start is None else start
-        features = [self.units[0]([start], each[0])]
-        for unit, mask in zip(self.units[1:], each[1:], strict=True):
-            features.append(unit(features, mask))
-        last = features[-1] + start
-        del features  # with them, the fine images that follow would be the peak of memory
+        last = self._last_features(start, each) + start
         return self._smooth(self._tail(last))  # (n, bands, scale·h, scale·w)
+
+    def _last_features(self, start: Tensor, masks: Sequence[Tensor | None]) -> Tensor:
+        units: list[Unit] = list(self.units)  # type: ignore[arg-type]
+        if masks[0] is None or len(masks[0]) == 1:
+            weights = [unit.weights(mask)[0] for unit, mask in zip(units, masks, strict=True)]
+            fast = winograd.units(start, weights)
+            if fast is not None:
+                return fast
+        features = [units[0]([start], masks[0])]
+        for unit, mask in zip(units[1:], masks[1:], strict=True):
+            features.append(unit(features, mask))
+        return features[-1]
 
     def start(self, low: Tensor) -> Tensor:
         """The features before any mask, (n, bands, h, w) -> (n, bands, h, w, head)."""
@@ -328,21 +336,27 @@ class Unit(nn.Module):
             self.chance = nn.Parameter(chance)
 
     def forward(self, features: list[Tensor], masks: Tensor | None) -> Tensor:
+        weights, (choice, spectral, spatial) = self.weights(masks)
+        if spectral is None:
+            fast = winograd.unit(features, *weights)
+            if fast is not None:
+                return fast
+        compress, spectral1, spectral2, spatial1, spatial2 = weights
+        n, bands, h, w, _ = features[0].shape
+        x = _compress(features, compress, choice)  # (n·bands·h·w, width)
+        image = x.view(n, bands, h * w, -1).permute(0, 3, 1, 2)  # (n, width, bands, pixels)
+        x = _refine(image, spectral1, spectral2, spectral).permute(0, 2, 3, 1)
+        image = x.reshape(n * bands, h, w, -1).permute(0, 3, 1, 2)  # (n·bands, width, rows, columns)
+        x = _refine(image, spatial1, spatial2, spatial).permute(0, 2, 3, 1)
+        return x.reshape(n, bands, h, w, -1)
+
+    def weights(self, masks: Tensor | None) -> tuple[winograd.Weights, list[Tensor | None]]:
+        """The weights, times the masks of a single sample; and the masks of several, which remain to be applied."""
         choice, spectral, spatial = (None,) * 3 if masks is None else masks.split_with_sizes(self.masks, dim=1)
         compress, choice = _fold(self.compress, choice if self.chooses else None)
         spectral2, spectral = _fold(self.spectral2, spectral)
         spatial2, spatial = _fold(self.spatial2, spatial)
-        if spectral is None:
-            fast = winograd.unit(features, compress, self.spectral1, spectral2, self.spatial1, spatial2)
-            if fast is not None:
-                return fast
-        n, bands, h, w, _ = features[0].shape
-        x = _compress(features, compress, choice)  # (n·bands·h·w, width)
-        image = x.view(n, bands, h * w, -1).permute(0, 3, 1, 2)  # (n, width, bands, pixels)
-        x = _refine(image, self.spectral1, spectral2, spectral).permute(0, 2, 3, 1)
-        image = x.reshape(n * bands, h, w, -1).permute(0, 3, 1, 2)  # (n·bands, width, rows, columns)
-        x = _refine(image, self.spatial1, spatial2, spatial).permute(0, 2, 3, 1)
-        return x.reshape(n, bands, h, w, -1)
+        return (compress, self.spectral1, spectral2, self.spatial1, spatial2), [choice, spectral, spatial]
 
 
 def _fold(weight: Tensor, masks: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -10,55 +10,165 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-_SOURCE = Path(__file__).with_suffix(".c")
-_FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared")
-_Kernel = Callable[..., int]
+_SOURCES = tuple(Path(__file__).with_name(name) for name in ("winograd.h", "winograd.c", "winograd_gradients.c"))
+_FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-pthread")
+Weights = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]  # of a unit: compress, two spectral, two spatial ones
+
+
+class Kernel:
+    """The compiled functions of a library."""
+
+    def __init__(self, library: Path) -> None:
+        functions = ctypes.CDLL(str(library))
+        self.unit: Callable[..., int] = functions.unit
+        self.gradients: Callable[..., int] = functions.unit_gradients
 
 
 def unit(features: list[Tensor], compress: Tensor, *convolutions: Tensor) -> Tensor | None:
     """The output of a unit with these weights, (n, bands, h, w, channels); None: torch must compute it."""
-    if torch.is_grad_enabled() or len(compress) % 16 or features[0].numel() == 0:
+    if torch.is_grad_enabled() or not _can_take(features[0], [compress]):
         return None
-    if any(x.device.type != "cpu" or x.dtype != torch.float32 for x in (*features, compress)):
+    if any(x.device.type != "cpu" or x.dtype != torch.float32 for x in features):
         return None
     kernel = load_kernel()
-    return None if kernel is None else _run(kernel, features, compress, convolutions)
+    return None if kernel is None else _run(kernel, features, (compress, *convolutions))
+
+
+def units(start: Tensor, weights: list[Weights]) -> Tensor | None:
+    """The last of several units, the first of which takes `start` and each other all before it; with gradients.
+
+    None: torch must compute them.
+    """
+    if not torch.is_grad_enabled() or not any(x.requires_grad for x in chain([start], *weights)):
+        return None
+    if start.shape[-1] % 16 or not _can_take(start, [of_unit[0] for of_unit in weights]):
+        return None
+    if load_kernel() is None:
+        return None
+    last: Tensor = _Units.apply(start, *chain(*weights))
+    return last
+
+
+def _can_take(x: Tensor, compress: list[Tensor]) -> bool:
+    """Whether the kernel is made for such features and weights."""
+    if x.numel() == 0 or any(len(weight) % 16 for weight in compress):
+        return False
+    return all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in (x, *compress))
+
+
+class _Units(torch.autograd.Function):
+    """Units from the start to the last one, and back: the gradients of all features are summed in the kernel."""
+
+    @staticmethod
+    def forward(ctx: Any, start: Tensor, *flat: Tensor) -> Tensor:
+        kernel = load_kernel()
+        assert kernel is not None
+        features, kept = [start.contiguous()], []
+        for weights in _fives(flat):
+            # After compression, within and after the spectral step, within the spatial one.
+            between = tuple(start.new_empty(*start.shape[:4], len(weights[0])) for _ in range(4))
+            x = _run(kernel, features[1:] or features, weights, between)
+            if x is None:
+                raise MemoryError("There is no memory left for a unit of the network.")
+            features.append(x)
+            kept += between
+        ctx.save_for_backward(*flat, *features[:-1], *kept)
+        ctx.count = len(flat) // 5
+        return features[-1]
+
+    @staticmethod
+    @once_differentiable  # type: ignore[misc,untyped-decorator]
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, ...]:
+        kernel = load_kernel()
+        assert kernel is not None
+        saved, count = ctx.saved_tensors, ctx.count
+        features, kept = saved[5 * count : 6 * count], saved[6 * count :]
+        gradients = [torch.empty_like(x) for x in features] + [upstream[0].clone(memory_format=torch.contiguous_format)]
+        of_weights: list[Tensor] = []
+        for i in reversed(range(count)):
+            places = slice(1, i + 1) if i else slice(0, 1)
+            of_weights[:0] = _run_back(
+                kernel, features[places], saved[5 * i : 5 * i + 5], kept[4 * i : 4 * i + 4], gradients[i + 1],
+                gradients[places], add=0 < i < count - 1,
+            )  # fmt: skip
+        return gradients[0], *of_weights
+
+
+def _fives(flat: tuple[Tensor, ...]) -> Iterator[tuple[Tensor, ...]]:
+    return (flat[i : i + 5] for i in range(0, len(flat), 5))
 
 
 def _run(
-    kernel: _Kernel, features: list[Tensor], compress: Tensor, convolutions: tuple[Tensor, ...]
+    kernel: Kernel, features: list[Tensor], weights: tuple[Tensor, ...], kept: tuple[Tensor, ...] = ()
 ) -> Tensor | None:
     features = [feature.contiguous() for feature in features]
-    weights = [
-        compress.t().contiguous(),
-        *map(_transformed, convolutions),
-    ]  # keep them alive until the kernel is done
+    compress = weights[0].t().contiguous()
+    transformed = [_transformed(weight) for weight in weights[1:]]  # kept alive until the kernel is done
     *shape, depth = features[0].shape
-    x = features[0].new_empty(*shape, len(compress))
-    squeeze, *transformed = (weight.data_ptr() for weight in weights)
-    failed = kernel(
-        _pointers(feature.data_ptr() for feature in features),
+    x = features[0].new_empty(*shape, len(weights[0]))
+    failed = kernel.unit(
+        _pointers(features),
         *map(ctypes.c_long, (len(features), depth)),
-        ctypes.c_void_p(squeeze),
+        ctypes.c_void_p(compress.data_ptr()),
         _pointers(transformed[:2]),
         _pointers(transformed[2:]),
+        _pointers(kept) if kept else None,
         ctypes.c_void_p(x.data_ptr()),
-        *map(ctypes.c_long, x.shape),
-        torch.get_num_threads(),
+        *map(ctypes.c_long, (*x.shape, torch.get_num_threads())),
     )
     return None if failed else x
 
 
-def _pointers(addresses: Iterable[int]) -> "ctypes.Array[ctypes.c_void_p]":
-    pointers = [ctypes.c_void_p(address) for address in addresses]
+def _run_back(
+    kernel: Kernel,
+    features: tuple[Tensor, ...],
+    weights: tuple[Tensor, ...],
+    kept: tuple[Tensor, ...],
+    upstream: Tensor,
+    gradients: list[Tensor],
+    *,
+    add: bool,
+) -> list[Tensor]:
+    """The gradients of a unit's weights; those of its features are put into, or added to, `gradients`."""
+    width, depth = len(weights[0]), features[0].shape[-1]
+    spread = weights[0].view(width, len(features), depth).transpose(0, 1).contiguous()
+    # The gradient of an input is a convolution with flipped weights, their inputs and outputs exchanged.
+    transformed = [_transformed(weight.flip(2, 3).transpose(0, 1)) for weight in weights[1:]]
+    of_compress = upstream.new_empty(weights[0].shape[::-1])
+    of_taps = [upstream.new_empty(w.shape[2] * w.shape[3], width, width) for w in weights[1:]]
+    failed = kernel.gradients(
+        _pointers(features),
+        _pointers(gradients),
+        *map(ctypes.c_long, (len(features), depth, add)),
+        ctypes.c_void_p(spread.data_ptr()),
+        _pointers(transformed[:2]),
+        _pointers(transformed[2:]),
+        _pointers(kept),
+        ctypes.c_void_p(upstream.data_ptr()),
+        ctypes.c_void_p(of_compress.data_ptr()),
+        _pointers(of_taps[:2]),
+        _pointers(of_taps[2:]),
+        *map(ctypes.c_long, (*upstream.shape, torch.get_num_threads())),
+    )
+    if failed:
+        raise MemoryError("There is no memory left for the gradients of a unit of the network.")
+    convolutions = [taps.permute(2, 1, 0).reshape(w.shape) for taps, w in zip(of_taps, weights[1:], strict=True)]
+    return [of_compress.t().contiguous(), *convolutions]
+
+
+def _pointers(tensors: Iterable[Tensor]) -> "ctypes.Array[ctypes.c_void_p]":
+    pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
     return (ctypes.c_void_p * len(pointers))(*pointers)
 
 
@@ -81,14 +191,14 @@ def _taps_to_frequencies(across: int) -> Tensor:
 
 
 @cache
-def load_kernel() -> _Kernel | None:
+def load_kernel() -> Kernel | None:
     """The compiled kernel; None if this machine cannot build it or it does not agree with torch."""
     if os.environ.get("PDENET_KERNEL") == "off" or os.name != "posix":
         return None
     if platform.machine() not in ("x86_64", "AMD64") or torch.backends.cpu.get_cpu_capability() == "DEFAULT":
         return None
     try:
-        kernel: _Kernel = ctypes.CDLL(str(_compiled())).unit
+        kernel = Kernel(_compiled())
     except (OSError, RuntimeError, AttributeError, subprocess.SubprocessError):
         return None
     return kernel if _agrees(kernel) else None
@@ -100,13 +210,13 @@ def _compiled() -> Path:
     if compiler is None:
         raise FileNotFoundError("no C compiler")
     macros = _call(compiler, *_FLAGS, "-E", "-dM", "-x", "c", os.devnull)
-    key = hashlib.sha256(_SOURCE.read_bytes() + macros).hexdigest()[:16]
+    key = hashlib.sha256(b"".join(path.read_bytes() for path in _SOURCES) + macros).hexdigest()[:16]
     library = _cache_folder() / f"winograd-{key}.so"
     if not library.exists():
         # Built beside and renamed, so that no other process loads a part of it.
         with tempfile.TemporaryDirectory(dir=library.parent) as folder:
             beside = Path(folder) / library.name
-            _call(compiler, *_FLAGS, str(_SOURCE), "-o", str(beside))
+            _call(compiler, *_FLAGS, *map(str, _SOURCES[1:]), "-o", str(beside))
             beside.replace(library)
     return library
 
@@ -127,7 +237,7 @@ def _cache_folder() -> Path:
 
 
 @torch.no_grad()
-def _agrees(kernel: _Kernel) -> bool:
+def _agrees(kernel: Kernel) -> bool:
     """Whether the kernel gives what torch gives, on a small case."""
     generator = torch.Generator().manual_seed(0)
     features = [torch.rand(1, 5, 6, 7, 16, generator=generator) for _ in range(2)]
@@ -138,5 +248,5 @@ def _agrees(kernel: _Kernel) -> bool:
     kernels = [w[..., None] if w.shape[3] == 1 else w[:, :, None] for w in convolutions]
     for first, second in (kernels[:2], kernels[2:]):
         x = x + F.conv3d(F.conv3d(x, first, padding="same").relu(), second, padding="same")
-    result = _run(kernel, features, compress, tuple(convolutions))
+    result = _run(kernel, features, (compress, *convolutions))
     return result is not None and torch.allclose(result[0].permute(3, 0, 1, 2), x, rtol=1e-5, atol=1e-5)
