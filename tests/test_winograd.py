@@ -13,7 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pdenet_cli.models.networks import winograd
+from pdenet_cli.models.networks.base import Draw
 from pdenet_cli.models.networks.pdenet import CONFIGS, PDENet
+from tests import plain as tests_plain
 
 COMPILER = (shutil.which("cc") or shutil.which("gcc")) and platform.machine() == "x86_64"
 NETWORK = replace(CONFIGS["paper"], stages=2, units=3, width=64, head=32)
@@ -178,6 +180,75 @@ def test_it_is_compiled_once_and_leaves_nothing_else(cache_home: Path) -> None:
     winograd.load_kernel.cache_clear()
     assert winograd.load_kernel() is not None
     assert library.stat() == before
+
+
+# Gradients
+
+
+def gradients(network: PDENet, low: Tensor, masks: Tensor | None, form: str) -> dict[str, Tensor]:
+    """Of weights, input and masks, for a fixed weighted sum of the output of the network or its plain form."""
+    dtype = torch.float64 if form == "plain" else torch.float32
+    leaves = {name: p.detach().to(dtype).requires_grad_() for name, p in network.named_parameters()}
+    leaves["low"] = low.to(dtype).requires_grad_()
+    if masks is not None:
+        leaves["masks"] = masks.to(dtype).requires_grad_()
+    with torch.enable_grad():
+        if form == "plain":
+            high = tests_plain.forward(network.config, leaves, leaves["low"], leaves.get("masks"))
+        else:
+            weights = {name: leaf for name, leaf in leaves.items() if name not in ("low", "masks")}
+            draw = Draw(leaves["masks"]) if masks is not None else None
+            high = torch.func.functional_call(network, weights, (leaves["low"], draw))
+        (high * numbers(*high.shape, seed=5).to(high)).sum().backward()
+    return {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
+
+
+@pytest.mark.parametrize(
+    ("size", "widths"),
+    [
+        ((1, 5, 13, 10), (64, 32)),
+        ((2, 3, 6, 9), (32, 16)),
+        ((2, 1, 5, 7), (48, 16)),
+        ((1, 2, 1, 3), (16, 16)),
+        ((1, 9, 4, 26), (32, 32)),
+    ],
+)
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.usefixtures("kernel")
+def test_gradients_are_those_of_the_plain_form(
+    size: tuple[int, ...], widths: tuple[int, int], masked: bool
+) -> None:
+    torch.manual_seed(1)
+    network = PDENet(replace(NETWORK, width=widths[0], head=widths[1], units=4))
+    masks = torch.rand(size[0], len(torch.cat(network.chances()))) if masked else None
+    low = torch.rand(size)
+    exact, fast = (gradients(network, low, masks, form) for form in ("plain", "fast"))
+    assert set(fast) >= {name for name, gradient in exact.items() if gradient.any()}
+    for name, gradient in exact.items():
+        error = (fast[name] - gradient).norm() / gradient.norm()
+        assert error < 1e-5, f"{name}: {error:.1e}"
+
+
+@pytest.mark.usefixtures("kernel")
+def test_gradients_come_from_the_kernel_and_repeat_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    network, low = PDENet(NETWORK), torch.rand(1, 5, 9, 8)
+    calls = []
+    run_back = winograd._run_back
+    monkeypatch.setattr(winograd, "_run_back", lambda *a, **k: calls.append(1) or run_back(*a, **k))
+    first, second = (gradients(network, low, None, "fast") for _ in range(2))
+    assert len(calls) == 2 * NETWORK.stages * NETWORK.units
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.usefixtures("kernel")
+def test_frozen_weights_get_no_gradient_and_leave_those_of_the_input() -> None:
+    torch.manual_seed(0)
+    network, low = PDENet(NETWORK).requires_grad_(False), torch.rand(1, 3, 6, 5, requires_grad=True)
+    with torch.enable_grad():
+        network(low, None).sum().backward()
+    assert low.grad is not None
+    assert all(p.grad is None for p in network.parameters())
 
 
 # Without it

@@ -291,7 +291,8 @@ class Stage(nn.Module):
         features = [units[0]([start], masks[0])]
         for unit, mask in zip(units[1:], masks[1:], strict=True):
             features.append(unit(features, mask))
-        return features[-1]
+        last: Tensor = features[-1]
+        return last
 
     def start(self, low: Tensor) -> Tensor:
         """The features before any mask, (n, bands, h, w) -> (n, bands, h, w, head)."""
@@ -351,7 +352,7 @@ class Unit(nn.Module):
         return x.reshape(n, bands, h, w, -1)
 
     def weights(self, masks: Tensor | None) -> tuple[winograd.Weights, list[Tensor | None]]:
-        """The weights, times the masks of a single sample; and the masks of several, which remain to be applied."""
+        """The weights times the masks of a single sample; and the masks of several, still to be applied."""
         choice, spectral, spatial = (None,) * 3 if masks is None else masks.split_with_sizes(self.masks, dim=1)
         compress, choice = _fold(self.compress, choice if self.chooses else None)
         spectral2, spectral = _fold(self.spectral2, spectral)

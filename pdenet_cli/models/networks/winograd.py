@@ -74,7 +74,8 @@ class _Units(torch.autograd.Function):
     def forward(ctx: Any, start: Tensor, *flat: Tensor) -> Tensor:
         kernel = load_kernel()
         assert kernel is not None
-        features, kept = [start.contiguous()], []
+        features = [start.contiguous()]
+        kept: list[Tensor] = []
         for weights in _fives(flat):
             # After compression, within and after the spectral step, within the spatial one.
             between = tuple(start.new_empty(*start.shape[:4], len(weights[0])) for _ in range(4))
@@ -88,13 +89,15 @@ class _Units(torch.autograd.Function):
         return features[-1]
 
     @staticmethod
-    @once_differentiable  # type: ignore[misc,untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, ...]:
         kernel = load_kernel()
         assert kernel is not None
         saved, count = ctx.saved_tensors, ctx.count
         features, kept = saved[5 * count : 6 * count], saved[6 * count :]
-        gradients = [torch.empty_like(x) for x in features] + [upstream[0].clone(memory_format=torch.contiguous_format)]
+        gradients = [torch.empty_like(x) for x in features] + [
+            upstream[0].clone(memory_format=torch.contiguous_format)
+        ]
         of_weights: list[Tensor] = []
         for i in reversed(range(count)):
             places = slice(1, i + 1) if i else slice(0, 1)
