@@ -56,7 +56,7 @@ def units(start: Tensor, weights: list[Weights]) -> Tensor | None:
         return None
     if load_kernel() is None:
         return None
-    last: Tensor = _Units.apply(start, *chain(*weights))
+    last: Tensor = _Units.apply(start, *chain(*weights))  # type: ignore[no-untyped-call]
     return last
 
 
