@@ -87,7 +87,9 @@ def _show(description: Description) -> None:
     row("size", f"{meta.bands} bands, {meta.rows} rows, {meta.columns} columns")
     order = {"<": "little-endian", ">": "big-endian"}.get(meta.dtype.byteorder, "")
     row("data type", f"{meta.dtype.name} {meta.interleave.upper()} {order}".strip())
+    row("product", meta.product)
     row("variable", meta.variable)
+    row("1-sigma", meta.sigma)
     row("wavelengths", _wavelengths(meta))
     if meta.good_bands:
         row("bad bands", f"{meta.good_bands.count(False)} of {meta.bands} marked bad")

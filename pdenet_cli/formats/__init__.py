@@ -65,6 +65,19 @@ def open_cube(
         raise FormatError(f"{path}: cannot be read as a cube ({_one_line(error)}).") from error
 
 
+def open_sigma(cube: Cube) -> Cube | None:
+    """The 1-sigma that the product of a cube ships, in its file or in one beside it; None if it has none."""
+    sigma = cube.meta.sigma
+    if sigma is None:
+        return None
+    beside = cube.path.with_name(sigma) if "/" not in sigma else cube.path
+    found = open_cube(beside) if beside != cube.path and beside.is_file() else open_cube(cube.path, sigma)
+    if found.meta.shape() != cube.meta.shape() and cube.band_numbers == tuple(range(cube.meta.bands)):
+        found.close()
+        raise FormatError(f"{found.path}: the 1-sigma of {cube.path.name} has another shape than it.")
+    return found
+
+
 def _with_nodata(meta: CubeMeta, nodata: float) -> CubeMeta:
     """The metadata with this nodata value, or with a note if the data cannot hold it."""
     if meta.dtype.kind in "ui":

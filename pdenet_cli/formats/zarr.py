@@ -19,7 +19,7 @@ from pdenet_cli.formats.common import attributes
 from pdenet_cli.formats.common.base import Format, OpenOptions
 from pdenet_cli.formats.common.choosing import Variable
 from pdenet_cli.formats.common.limits import refuse_impossible_size, refuse_large_block
-from pdenet_cli.formats.labelled import layout, opening, swaths
+from pdenet_cli.formats.labelled import geozarr, layout, opening, swaths
 from pdenet_cli.formats.labelled.ground_grid import GroundGrid
 from pdenet_cli.scene.cube import Cube, Pixels
 from pdenet_cli.scene.meta import INTERLEAVES, CubeMeta
@@ -251,7 +251,8 @@ def _refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
 def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     zarr = _zarr()
     part, axes = parts[0], INTERLEAVES[meta.interleave]
-    pieces = layout.arrays(meta)
+    pieces, called = layout.arrays(meta), layout.dimensions(meta)
+    pieces[-1].attributes.update(geozarr.attributes_of(meta, called["r"], called["c"]))
     kept = Folder(part) if (part / ".zgroup").is_file() else None
     group = zarr.open_group(str(part), mode="a", zarr_format=2)
     group.attrs.update(layout.global_attributes(meta))

@@ -43,6 +43,8 @@ class CubeMeta:
     georeference: Georeference = Georeference()
     dimensions: tuple[str, str, str] | None = None  # names of bands, rows and columns, if unusual
     variable: str | None = None  # the dataset or variable that holds the pixels, where a file has several
+    product: str | None = None  # what the agency calls it, where the file is a known product
+    sigma: str | None = None  # where the product's 1-sigma is: a variable of the file, or a file beside it
     extra: Mapping[str, Any] = field(default_factory=dict)  # the rest of the header, by the file's own names
     native: Mapping[str, Any] = field(default_factory=dict)  # how the file is laid out, for outputs of its format
     notes: tuple[str, ...] = ()  # for the user: what was guessed or ignored on reading

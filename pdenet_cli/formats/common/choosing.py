@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pdenet_cli.errors import FormatError
+from pdenet_cli.formats.common.sigmas import sigma_of
 from pdenet_cli.scene.cube import Pixels
 from pdenet_cli.scene.meta import INTERLEAVES
 from pdenet_cli.scene.sliceable import Sliceable
@@ -51,6 +52,7 @@ def choose_variable(
     `advice` says what to do with variables of two axes, and of four or more.
     """
     cubes = [v for v in variables if v.is_cube]
+    spreads = {sigma_of(cube.name, (v.name for v in cubes)) for cube in cubes}
     larger = [v for v in variables if v.dtype is not None and len(v.shape) > 3 and 0 not in v.shape]
     some = cubes or [v for v in variables if len(v.shape) > 1] or variables
     if asked is not None:
@@ -64,14 +66,17 @@ def choose_variable(
     if not cubes:
         met = f"no numeric three-dimensional variable. It has {listed(some)}"
         raise FormatError(f"{path}: {met}.{_advised(larger or some, advice)}")
-    matching = [v for v in cubes if set(v.shape) & set(wavelength_counts)]
-    chosen = cubes if len(cubes) == 1 and not larger else matching
+    values = [v for v in cubes if v.name not in spreads]  # the 1-sigma of another cube is never meant
+    matching = [v for v in values if set(v.shape) & set(wavelength_counts)]
+    chosen = values if len(values) == 1 and not larger else matching
     if len(chosen) != 1:
         many = f"{len(cubes)} three-dimensional variable{'s' if len(cubes) > 1 else ''}: {listed(cubes)}"
         beside = f", and with more axes: {listed(larger)}" if larger else ""
         raise FormatError(f"{path}: {many}{beside}. Choose one with `variable`.")
     others = [v for v in (*cubes, *larger) if v is not chosen[0]]
-    because = f"{chosen[0].name} chosen because it has as many bands as the file has wavelengths"
+    alone = len(values) == 1 and not larger
+    why = "the others are its 1-sigma" if alone else "it has as many bands as the file has wavelengths"
+    because = f"{chosen[0].name} chosen because {why}"
     return chosen[0], (f"{because}; other variables: {listed(others)}",) if others else ()
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats.common.base import Format, OpenOptions
-from pdenet_cli.formats.hdf5 import products
+from pdenet_cli.formats.hdf5 import eos, products
 from pdenet_cli.formats.hdf5.guard import GuardedFile, is_hdf5
 from pdenet_cli.formats.hdf5.writing import create_labelled
 from pdenet_cli.formats.labelled import layout, opening, swaths
@@ -21,14 +22,15 @@ CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")  # netCDF-3
 def _open(path: Path, options: OpenOptions) -> Cube:
     guarded = GuardedFile.open(path)
     try:
-        if options.variable is None and products.is_prisma(guarded):
-            meta, array, axes = products.read_prisma(guarded)
+        options = replace(options, variable=products.variable(guarded, options.variable))
+        if (parts := products.prisma_parts(guarded, options.variable)) is not None:
+            meta, array, axes = products.read_prisma(guarded, parts)
         else:
             meta, array, axes = opening.read(guarded, options)
-        meta = products.place_neon(guarded, meta)
+        meta = eos.place_grid(guarded, products.place_neon(guarded, meta))
         is_emit = products.is_emit(guarded)
         meta = products.place_emit(guarded, meta) if is_emit else swaths.place_swath(guarded, meta)
-        return Cube(path, meta, array, axes, guarded.file.close)
+        return Cube(path, products.named(guarded, meta), array, axes, guarded.file.close)
     except BaseException:
         guarded.file.close()
         raise

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from pdenet_cli.errors import FormatError
+from pdenet_cli.formats.common import sigmas
 from pdenet_cli.formats.common.attributes import numbers
 from pdenet_cli.formats.envi.header import EnviHeader
+from pdenet_cli.formats.hdf5 import eos
 from pdenet_cli.formats.hdf5.guard import GuardedArray, GuardedFile
 from pdenet_cli.formats.labelled import swaths
 from pdenet_cli.scene.cube import Pixels
@@ -33,6 +35,31 @@ def place_emit(guarded: GuardedFile, meta: CubeMeta) -> CubeMeta:
     ortho = ("geotransform", "spatial_ref")  # those of the orthorectified grid, not of these pixels
     kept = {name: value for name, value in meta.extra.items() if name not in ortho}
     return swaths.placed(guarded, replace(meta, extra=kept), lat, lon)
+
+
+def variable(guarded: GuardedFile, asked: str | None) -> str | None:
+    """The full name of the dataset asked for, of which the last part is enough where only one has it.
+
+    Where none is asked for, that of a product whose cube its own names tell; else None.
+    """
+    if asked is None:
+        return eos.tanager_variable(guarded)
+    if "/" in asked or guarded.has(asked):
+        return asked
+    full = [dataset.name for dataset in guarded.datasets() if dataset.name.rpartition("/")[2] == asked]
+    return full[0] if len(full) == 1 else asked
+
+
+def named(guarded: GuardedFile, meta: CubeMeta) -> CubeMeta:
+    """The metadata with the name of the product, and with EMIT's 1-sigma where its file lies beside this one."""
+    product = eos.tanager_product(meta.variable) or next(
+        (name for name, recognises in PRODUCTS.items() if recognises(guarded, meta)), None
+    )
+    sigma = meta.sigma or (sigmas.file_beside(guarded.path) if is_emit(guarded) else None)
+    if meta.variable is not None and sigmas.is_sigma(meta.variable):
+        product = f"{product}: 1-sigma" if product else None
+        meta = meta.noting(f"{meta.variable} holds the product's standard deviations (1-sigma), not its values")
+    return replace(meta, product=product, sigma=sigma)
 
 
 NEON_CUBE, NEON_SYSTEM = "Reflectance_Data", "Metadata/Coordinate_System"
@@ -64,6 +91,7 @@ def place_neon(guarded: GuardedFile, meta: CubeMeta) -> CubeMeta:
 
 
 PRISMA_FIELDS = "HDFEOS/SWATHS/PRS_L2D_HCO/Data Fields"
+PRISMA_PARTS = ("Vnir", "Swir")
 PRISMA_METRES = 30.0  # pixel size
 LARGEST_NUMBER = 65535  # means L2Scale...Max, as 0 means L2Scale...Min
 
@@ -94,16 +122,22 @@ class SortedBands:
         return part
 
 
-def is_prisma(guarded: GuardedFile) -> bool:
-    """Whether the file has the groups of PRISMA L2D."""
-    return guarded.has(f"{PRISMA_FIELDS}/VNIR_Cube") and guarded.has(f"{PRISMA_FIELDS}/SWIR_Cube")
+def prisma_parts(guarded: GuardedFile, asked: str | None) -> tuple[str, ...] | None:
+    """The parts of a PRISMA L2D cube that are wanted: both, or the one asked for; None for anything else."""
+    cubes = {f"{PRISMA_FIELDS}/{part.upper()}_Cube": part for part in PRISMA_PARTS}
+    if not all(map(guarded.has, cubes)):
+        return None
+    if asked is None:
+        return PRISMA_PARTS
+    part = cubes.get(asked.strip("/"))
+    return None if part is None else (part,)
 
 
-def read_prisma(guarded: GuardedFile) -> tuple[CubeMeta, Sliceable, str]:
-    """VNIR and SWIR as one cube by ascending wavelength; bands without a centre are left out."""
+def read_prisma(guarded: GuardedFile, parts: Sequence[str]) -> tuple[CubeMeta, Sliceable, str]:
+    """VNIR, SWIR or both as one cube by ascending wavelength; bands without a centre are left out."""
     attrs = guarded.attributes("")
     sources, table = [], []
-    for which, part in enumerate(("Vnir", "Swir")):
+    for which, part in enumerate(parts):
         source = guarded.array(f"{PRISMA_FIELDS}/{part.upper()}_Cube")
         if len(source.shape) != 3:
             raise FormatError(f"{guarded.path}: {part.upper()}_Cube has the shape {source.shape}.")
@@ -115,8 +149,8 @@ def read_prisma(guarded: GuardedFile) -> tuple[CubeMeta, Sliceable, str]:
         gain = (high - low) / LARGEST_NUMBER
         bands = enumerate(zip(centres, widths, strict=True))
         table += [(centre, width, gain, low, (which, band)) for band, (centre, width) in bands if centre > 0]
-    if sources[0].shape[::2] != sources[1].shape[::2]:
-        raise FormatError(f"{guarded.path}: VNIR {sources[0].shape} and SWIR {sources[1].shape} differ in size.")
+    if sources[0].shape[::2] != sources[-1].shape[::2]:
+        raise FormatError(f"{guarded.path}: VNIR {sources[0].shape} and SWIR {sources[-1].shape} differ in size.")
     if not table:
         raise FormatError(f"{guarded.path}: no band has a centre wavelength.")
     wavelengths, fwhm, gains, offsets, order = zip(*sorted(table), strict=True)
@@ -137,7 +171,7 @@ def read_prisma(guarded: GuardedFile) -> tuple[CubeMeta, Sliceable, str]:
         georeference=_prisma_place(attrs, rows, columns),
         extra={n: v for n, v in attrs.items() if not n.startswith(used) and not _is_long(v)},
         notes=(
-            "PRISMA L2D: VNIR and SWIR joined by ascending wavelength, overlapping bands kept",
+            *(("VNIR and SWIR joined by ascending wavelength, overlapping bands kept",) if len(parts) > 1 else ()),
             "0 read as nodata, which PRISMA uses for unseen pixels",
         ),
     )
@@ -174,3 +208,12 @@ def _number(guarded: GuardedFile, attrs: dict[str, Any], name: str) -> float:
 
 def _is_long(value: Any) -> bool:
     return isinstance(value, list) and len(value) > 1000
+
+
+PRODUCTS: dict[str, Callable[[GuardedFile, CubeMeta], bool]] = {
+    "EMIT L2A": lambda guarded, meta: is_emit(guarded),
+    "PRISMA L2D": lambda guarded, meta: guarded.has(PRISMA_FIELDS),
+    "NEON surface reflectance": lambda guarded, meta: (meta.variable or "").endswith(f"/{NEON_CUBE}"),
+    "PACE OCI": lambda guarded, meta: guarded.attributes("").get("instrument") == "OCI",
+}
+"""Products of HDF5 files by the name that `pdenet info` prints, and how each is recognised."""

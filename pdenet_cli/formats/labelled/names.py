@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pdenet_cli.formats.common import attributes
 from pdenet_cli.formats.common.choosing import axis_called
-from pdenet_cli.formats.labelled import placing
+from pdenet_cli.formats.labelled import geozarr, placing
 
 INTERNAL = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS", "_ARRAY_DIMENSIONS"}
 INTERNAL |= {"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "MATLAB_class"}
@@ -24,7 +24,8 @@ TAKEN = {*USUAL, *RESERVED, "lat", "lon", "wavelength"}
 
 def is_internal(attribute: str) -> bool:
     """Whether an attribute is about the structure of its file, or about its place as in an ENVI header."""
-    return attribute in INTERNAL or placing.envi_name(attribute) in placing.ENVI_PLACE
+    known = attribute in INTERNAL or placing.envi_name(attribute) in placing.ENVI_PLACE
+    return known or geozarr.is_geozarr(attribute)
 
 
 def kept_dimensions(along: Mapping[str, str], variable: str) -> tuple[str, str, str] | None:

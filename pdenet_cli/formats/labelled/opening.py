@@ -18,6 +18,7 @@ from pdenet_cli.formats.common.choosing import (
     interleave,
     single_axis,
 )
+from pdenet_cli.formats.common.sigmas import sigma_of
 from pdenet_cli.formats.labelled import placing, spectra
 from pdenet_cli.formats.labelled.names import GLOBAL, is_internal, kept_dimensions
 from pdenet_cli.formats.labelled.spectra import NamedList
@@ -125,6 +126,7 @@ def _described(store: Store, found: _Found, lists: list[NamedList]) -> CubeMeta:
     own = store.attributes(found.name)
     above = tuple(name for name in store.attributes("") if name in extra and name not in own)
     place, doubts = placing.placed(store, found.name, attrs, along)
+    cubes = (v.name for v in store.variables() if v.shape == found.array.shape)
     return CubeMeta(
         bands=sizes["b"],
         rows=sizes["r"],
@@ -134,6 +136,7 @@ def _described(store: Store, found: _Found, lists: list[NamedList]) -> CubeMeta:
         georeference=place,
         dimensions=kept_dimensions(along, found.name),
         variable=found.name or None,
+        sigma=sigma_of(found.name, cubes),
         extra=extra,
         native={GLOBAL: above} if above else {},
         notes=(*notes, *doubts, *attributes.notes_on_other_nodata(attrs, fields.get("nodata"))),

@@ -12,7 +12,7 @@ import numpy as np
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.common import attributes, crs
 from pdenet_cli.formats.envi import header
-from pdenet_cli.formats.labelled import coordinates
+from pdenet_cli.formats.labelled import coordinates, geozarr
 from pdenet_cli.formats.labelled.coordinates import Coordinate
 from pdenet_cli.formats.labelled.store import Store, units_text
 from pdenet_cli.scene.georeference import Georeference, Transform
@@ -35,6 +35,8 @@ def placed(
     place = _mapped(store, name, attrs, (columns and columns.metres) or 1.0)
     if place == Georeference():
         place = attributes.parse_georeference(attributes.georeference_fields(attrs))
+    if place == Georeference():
+        place = geozarr.place(attrs)
     doubts: tuple[str, ...] = ()
     if rows and columns and not place.points:
         place, doubts = _by_coordinates(place, rows, columns)

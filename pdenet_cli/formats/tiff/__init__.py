@@ -18,7 +18,7 @@ from pdenet_cli.formats.common.base import Format, OpenOptions
 from pdenet_cli.formats.common.choosing import interleave, overridden
 from pdenet_cli.formats.common.raw import RawArray
 from pdenet_cli.formats.envi.header import EnviHeader
-from pdenet_cli.formats.tiff import gdal_metadata, tags
+from pdenet_cli.formats.tiff import gdal_metadata, products, tags
 from pdenet_cli.formats.tiff.mask import AlphaPlane, MaskedArray, alpha_of, nodata_for
 from pdenet_cli.formats.tiff.pages import check_structure, is_masked, mask_of, picture
 from pdenet_cli.formats.tiff.pam import with_pam
@@ -33,7 +33,7 @@ DESCRIPTIONS = {269: "TIFFTAG_DOCUMENTNAME", 270: "description", 306: "TIFFTAG_D
 DESCRIPTIONS |= {315: "TIFFTAG_ARTIST", 33432: "TIFFTAG_COPYRIGHT"}
 MAX_BESIDE_BYTES = 1 << 16  # read of a world file or .aux.xml
 PLACE_IN_XML = re.compile(rb"<(SRS|GeoTransform|GCPList)\b")
-SPECTRAL = ("wavelengths", "wavelength_units", "fwhm", "good_bands", "gains", "offsets")
+SPECTRAL = ("wavelengths", "wavelength_units", "fwhm", "good_bands", "gains", "offsets", "reflectance_scale")
 
 # tifffile logs warnings, which Python prints unless logging is configured.
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
@@ -89,7 +89,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     # tifffile writes an array of rows, columns and bands as one page per row.
     if found.stacked and options.axes is None and not _describes_bands(meta, tags):
         meta = meta.noting(f"its {meta.bands} pages are read as bands; use `axes` rcb if they are rows")
-    return Cube(path, meta, array, axes, beside=(*pam, *spectral, *world))
+    return Cube(path, products.named(path, meta), array, axes, beside=(*pam, *spectral, *world))
 
 
 def _believed(alpha: AlphaPlane | None) -> tuple[AlphaPlane | None, tuple[str, ...]]:
@@ -142,7 +142,7 @@ def _with_neighbour(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, .
         return meta, ()
     file, fields = found
     lists = {name: value for name, value in fields.items() if getattr(meta, name) is None}
-    known = {n: v for n, v in lists.items() if isinstance(v, str) or len(v) == meta.bands}
+    known = {n: v for n, v in lists.items() if isinstance(v, (str, float)) or len(v) == meta.bands}
     if "wavelengths" not in known:
         count = len(fields.get("wavelengths", ()))
         met = f"{file.name} describes {count} bands but the image has {meta.bands}: ignored"

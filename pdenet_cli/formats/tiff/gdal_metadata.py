@@ -32,6 +32,9 @@ DOMAIN = "::"  # between the name of another domain and that of its item
 
 NUMBERS = ("wavelength", "fwhm", "bbl", "CENTRAL_WAVELENGTH_UM", "FWHM_UM")  # used only if every band has one
 BAND_OWN = {*NUMBERS, "wavelength_units", "description", "scale", "offset", "colorinterp"}
+ANY_CASE = {name.lower(): name for name in (*NUMBERS, "wavelength_units")}
+"""Items of bands by their names in lower case; Wyvern writes `Wavelength` and `Wavelength_Units`."""
+IMAGERY = "IMAGERY"  # the domain in which GDAL has wavelengths since its version 3.10
 
 
 class Items:
@@ -61,9 +64,10 @@ class Items:
     def _add(self, name: str, domain: str, value: str, sample: str, role: str | None = None) -> None:
         if not name or name.upper().startswith("STATISTICS_") or domain in STALE_DOMAINS:
             return
-        if domain not in ("", "ENVI", "IMAGERY"):
+        if domain not in ("", "ENVI", IMAGERY):
             name = f"{domain}{DOMAIN}{name}"
         if sample.isdecimal() and len(sample) < 9:
+            name = ANY_CASE.get(name.lower(), name)
             if int(sample) < self.bands:
                 self.band.setdefault(name if role is None else role, [None] * self.bands)[int(sample)] = value
         elif BAND_NAME.fullmatch(name):
@@ -172,12 +176,27 @@ def text(meta: CubeMeta, anchor: tuple[float, float] | None = None) -> str:
             per_band.setdefault(name, value)
         else:
             dataset.setdefault(name, value)
+    per_band |= _imagery(meta)
     lines = [_item(name, value) for name, value in dataset.items() if value is not None]
     for band in range(meta.bands):
         for name, values in per_band.items():
             if values is not None and values[band] is not None:
                 lines.append(_item(name, values[band], f' sample="{band}"'))
     return "\n".join(("<GDALMetadata>", *lines, "</GDALMetadata>", "")) if lines else ""
+
+
+def _imagery(meta: CubeMeta) -> dict[str, Sequence[Any] | None]:
+    """Wavelengths and widths in micrometres, under the names that GDAL itself uses; none without a known unit."""
+    units = meta.wavelength_units or _guessed_units(meta)
+    unit = None if meta.wavelengths is None else nanometres(meta.wavelengths, units)
+    if unit is None:
+        return {}
+    lists = {"CENTRAL_WAVELENGTH_UM": meta.wavelengths, "FWHM_UM": meta.fwhm}
+    return {
+        f"{IMAGERY}{DOMAIN}{name}": [float(f"{value * unit / 1000:.12g}") for value in values]
+        for name, values in lists.items()
+        if values is not None
+    }
 
 
 def _guessed_units(meta: CubeMeta) -> str | None:
