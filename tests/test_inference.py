@@ -20,14 +20,20 @@ from pdenet_cli.models.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.models.spec import ModelSpec
 from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.sampling.run import Layer, super_resolve
-from pdenet_cli.sampling.tile import ObservedTile, halo_for
-from pdenet_cli.sampling.tiling import Plan
+from pdenet_cli.sampling.scene_pass import Limits, ScenePass
+from pdenet_cli.sampling.tile import ObservedTile
+from pdenet_cli.scene.reading import Reading
 from pdenet_cli.system import MEMORY_SHARE, usable_memory
 from pdenet_cli.uncertainty.evidence import enlarged, roughness
 from pdenet_cli.uncertainty.summaries import MAPS, MEAN, Question
 from tests.conftest import on_linux
 from tests.cubes import rewritten, written
 from tests.error_nets import error_net
+
+
+def cut_scene(source, posterior, reading, tile, depth, summaries=(MEAN,)):
+    """The pass over a scene in tiles of this side and runs of so many bands."""
+    return ScenePass.prepare(source, posterior, summaries, reading).with_tiling({"tile": tile, "depth": depth})
 
 
 def make_model(scale=4, stages=1, kind=PDENet, **config):
@@ -75,8 +81,9 @@ def run(
         radiometry = Radiometry.of(source.meta, found, given)
         usable = tuple(usable or found.usable_bands(source.meta))
         summaries = [summary for name in maps for summary in MAPS[name]]
-        reach = halo_for(posterior, summaries, holes=found.holes) if halo is None else halo
-        plan = Plan(source.meta.window, network.scale, usable, reach, network.band_halo, tile, depth)
+        reading = Reading(found, usable, tuple(constant), radiometry)
+        prepared = ScenePass.prepare(source, posterior, summaries, reading, Limits(halo=halo))
+        cut = prepared.with_tiling({"tile": tile, "depth": depth})
         fine = dataclasses.replace(source.meta.upscaled(network.scale), dtype=np.dtype("f4"))
         mapped = dataclasses.replace(fine, nodata=float("nan"))
         names = {"mean": fine}
@@ -86,8 +93,7 @@ def run(
         cubes = {name: stack.enter_context(cube) for name, cube in made.items()}
         layers = [Layer(MEAN, cubes["mean"])]
         layers += [Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"]) for s in summaries]
-        road = source, posterior, plan, radiometry, layers
-        for _ in super_resolve(*road, question=QUESTION, constant=constant):
+        for _ in super_resolve(cut, layers, question=QUESTION):
             pass
         return {name: cube.read() for name, cube in cubes.items()}
 
@@ -178,11 +184,12 @@ def test_numbers_of_numpy_are_numbers_and_no_sample_is_none():
         Posterior(model, 0)
 
 
-def test_a_batch_of_draws_is_a_loop_of_single_ones(tmp_path):
-    alone, together = (Posterior(make_model(), 4, seed=2) for _ in range(2))
-    together.at_once = 3
+def test_a_batch_of_draws_is_a_loop_of_single_ones(tmp_path, monkeypatch):
+    posterior = Posterior(make_model(), 4, seed=2)
     path, _ = scene(tmp_path)
-    one, many = (run(path, tmp_path, p, 9, 4) for p in (alone, together))
+    one = run(path, tmp_path, posterior, 9, 4)
+    monkeypatch.setattr(ScenePass, "most_at_once", 3)
+    many = run(path, tmp_path, posterior, 9, 4)
     np.testing.assert_allclose(one["mean"], many["mean"], atol=1e-6)
     np.testing.assert_allclose(one["std"], many["std"], atol=1e-6)
 
@@ -190,25 +197,26 @@ def test_a_batch_of_draws_is_a_loop_of_single_ones(tmp_path):
 @pytest.mark.parametrize(("ensemble", "most"), [("masks", 20), ("flips", 3)])
 def test_a_gpu_gets_large_tiles_first_and_then_as_many_samples_at_once_as_fit(ensemble, most):
     posterior = Posterior(make_model(), 20, ensemble=ensemble)
-    assert posterior.at_once == 1
+    low = np.zeros((30, 64, 64), np.float32)
+    cube = Cube(Path("none"), CubeMeta(*low.shape, low.dtype), low)
+
+    def prepared(memory):
+        return ScenePass.prepare(cube, posterior, (MEAN,), Reading.of_unit(30), Limits(memory=memory))
+
+    assert prepared(1 << 50).most_at_once == 1
     posterior.device = torch.device("cuda")  # which is only asked for its kind here
-    scene, bands, halo = Window(0, 0, 64, 64), range(30), posterior.network.halo
-    alone = posterior.bytes_for(posterior.plan(scene, bands, halo, 1 << 50))
-    for memory, at_once in ((alone, 1), (1 << 50, most)):
-        plan = posterior.plan(scene, bands, halo, memory)
-        posterior.settle(plan)
-        assert (len(plan.tiles), len(plan.spans)) == (1, 1)
-        assert posterior.at_once == at_once
-    together = posterior.plan(scene, bands, halo, posterior.bytes_for(plan, 2) + 1)
-    posterior.settle(together)
-    assert posterior.at_once == 2
+    large = prepared(1 << 50)
+    alone, two = (large.sampler.bytes_for(large.plan, at_once) for at_once in (1, 2))
+    for memory, at_once in ((alone, 1), (two + 1, 2), (1 << 50, most)):
+        made = prepared(memory)
+        assert (len(made.plan.tiles), len(made.plan.spans)) == (1, 1)
+        assert made.most_at_once == at_once
 
 
 def test_samples_are_made_where_the_network_is_and_only_what_is_asked_for_comes_back(monkeypatch):
     model = make_model()
     model.network.to("meta")  # a device like a GPU, that refuses tensors from elsewhere
     posterior = Posterior(model, 5, ensemble="flips")
-    posterior.at_once = 2
     brought = []
 
     def cpu(tensor):
@@ -216,7 +224,7 @@ def test_samples_are_made_where_the_network_is_and_only_what_is_asked_for_comes_
         return torch.full(tensor.shape, float(len(brought)))
 
     monkeypatch.setattr(torch.Tensor, "cpu", cpu)
-    samples = posterior.samples(np.ones((4, 9, 7), np.float32), slice(1, 3), Window(4, 8, 20, 12))
+    samples = posterior.samples(np.ones((4, 9, 7), np.float32), slice(1, 3), Window(4, 8, 20, 12), at_once=2)
     assert brought == [("meta", 1, 2, 20, 12)] * 5
     assert samples[:, 0, 0, 0].tolist() == [1, 2, 3, 4, 5]
 
@@ -342,8 +350,9 @@ def test_a_tolerance_is_measured_with_the_gain_of_its_band():
     cube = Cube(Path("none"), CubeMeta(*low.shape, low.dtype), low)
     radiometry = Radiometry((0.1, 0.001), (0.0, 0.0), "by hand", fill=(0.0, 0.0))
     posterior = Posterior(make_model(), 2)
-    plan = Plan(cube.meta.window, 4, (0, 1), posterior.network.halo, posterior.network.band_halo, 9, 2)
-    evidence, _ = ObservedTile(cube, posterior, plan, radiometry, plan.tiles[0]).evidence(plan.spans[0])
+    reading = dataclasses.replace(Reading.of_unit(2), radiometry=radiometry)
+    cut = cut_scene(cube, posterior, reading, 9, 2)
+    evidence, _ = ObservedTile(cut, cut.plan.tiles[0]).evidence(cut.plan.spans[0])
     np.testing.assert_allclose(np.ravel(evidence.gain), (0.1, 0.001), rtol=1e-6)
 
 
@@ -352,11 +361,9 @@ def test_the_detail_of_a_tile_looks_beyond_its_edge(tmp_path, posteriors):
     path, pixels = scene(tmp_path, rows=12, columns=12)
     whole = enlarged(roughness(pixels), 4)
     with open_cube(path) as cube:
-        radiometry = Radiometry.of(cube.meta, Survey.of(cube), (0, 1))
-        network = posterior.network
-        plan = Plan(cube.meta.window, 4, tuple(range(6)), network.halo, network.band_halo, 5, 6)
-        for tile in plan.tiles:
-            evidence, _ = ObservedTile(cube, posterior, plan, radiometry, tile).evidence(plan.spans[0])
+        cut = cut_scene(cube, posterior, Reading.of(cube, None, (0, 1)), 5, 6)
+        for tile in cut.plan.tiles:
+            evidence, _ = ObservedTile(cut, tile).evidence(cut.plan.spans[0])
             wanted = whole[:, *tile.target.slices]
             np.testing.assert_allclose(evidence.roughness, wanted, atol=1e-6)
             np.testing.assert_array_equal(evidence.low, pixels[:, *tile.core.slices])
@@ -430,9 +437,7 @@ def test_constant_bands_are_kept_to_the_last_digit(tmp_path, dtype):
     path = written(tmp_path / "scene.hdr", pixels)
     posterior = Posterior(make_model(), samples=7, ensemble="flips")
     with open_cube(path) as source, create_cube(tmp_path / "out.hdr", source.meta.upscaled(4)) as fine:
-        radiometry = Radiometry.of(source.meta, Survey.of(source))
-        plan = Plan(source.meta.window, 4, (0,), posterior.network.halo, posterior.network.band_halo, 3, 1)
-        list(super_resolve(source, posterior, plan, radiometry, [Layer(MEAN, fine)], constant=(1,)))
+        list(super_resolve(cut_scene(source, posterior, Reading.of(source, None), 3, 1), [Layer(MEAN, fine)]))
         assert (fine.read(bands=[1]) == pixels[1, 0, 0]).all()
         assert fine.read(bands=[0]).any()
 
@@ -442,8 +447,7 @@ def test_constant_bands_are_read_once_for_all_layers_of_a_tile(tmp_path, monkeyp
     pixels[0] = np.arange(20).reshape(5, 4)
     posterior = Posterior(make_model(), samples=2)
     with open_cube(written(tmp_path / "scene.hdr", pixels)) as source:
-        radiometry = Radiometry.of(source.meta, Survey.of(source))
-        plan = Plan(source.meta.window, 4, (0,), posterior.network.halo, posterior.network.band_halo, 3, 1)
+        cut = cut_scene(source, posterior, Reading.of(source, None), 3, 1)
         fine = source.meta.upscaled(4)
         cubes = [Cube(tmp_path, fine, np.zeros(fine.shape(), fine.dtype)) for _ in range(2)]
         layers = [Layer(MEAN, cubes[0]), Layer(MAPS["std"][0], cubes[1])]
@@ -454,8 +458,8 @@ def test_constant_bands_are_read_once_for_all_layers_of_a_tile(tmp_path, monkeyp
             return read(self, window, bands)  # which asks for the run of bands that holds a list
 
         monkeypatch.setattr(Cube, "read", counted)
-        list(super_resolve(source, posterior, plan, radiometry, layers, constant=(1, 2, 3, 4, 5)))
-        assert len(plan.tiles) == 4
+        list(super_resolve(cut, layers))
+        assert len(cut.plan.tiles) == 4
         # The network's bands, and the others, of each tile.
         assert [bands for bands in asked if not isinstance(bands, slice)] == [[0], (1, 2, 3, 4, 5)] * 4
         for cube, number in zip(cubes, (7, 0), strict=True):
@@ -465,63 +469,59 @@ def test_constant_bands_are_read_once_for_all_layers_of_a_tile(tmp_path, monkeyp
 def test_tiles_stay_as_large_as_they_are_where_fewer_samples_at_once_suffice(tmp_path, monkeypatch):
     path, _ = scene(tmp_path, rows=26, columns=51)
     posterior = Posterior(make_model(4, 1), samples=3, seed=1)
-    posterior.at_once = 2
+    monkeypatch.setattr(ScenePass, "most_at_once", 2)
     really, sizes = posterior.samples, []
 
-    def limited(low, bands, crop):
-        if posterior.at_once > 1 and sizes:
+    def limited(low, bands, crop, at_once):
+        if at_once > 1 and sizes:
             raise torch.OutOfMemoryError("no more")
         sizes.append(crop.pixels // 4**2)
         return really(low, bands, crop)
 
     monkeypatch.setattr(posterior, "samples", limited)
-    monkeypatch.setattr(posterior, "settle", lambda plan: None)
     with open_cube(path) as source, create_cube(tmp_path / "out.hdr", source.meta.upscaled(4)) as cube:
-        radiometry = Radiometry.of(source.meta, Survey.of(source), (0, 1))
-        network = posterior.network
-        plan = Plan(source.meta.window, 4, tuple(range(6)), network.halo, network.band_halo, 17, 6)
-        list(super_resolve(source, posterior, plan, radiometry, [Layer(MEAN, cube)]))
-    assert sizes == [tile.core.pixels for tile in plan.tiles]
+        cut = cut_scene(source, posterior, Reading.of(source, None, (0, 1)), 17, 6)
+        list(super_resolve(cut, [Layer(MEAN, cube)]))
+    assert sizes == [tile.core.pixels for tile in cut.plan.tiles]
 
 
 def test_running_out_of_memory_halves_the_batch_then_the_tile_and_says_so(tmp_path, posteriors, monkeypatch):
     path, _ = scene(tmp_path, rows=32, columns=32)
     whole = run(path, tmp_path, posteriors[4, 1, "masks"], 1000, 1000)["mean"]
     posterior = Posterior(make_model(4, 1), samples=3, seed=1)
-    posterior.at_once = 2
+    monkeypatch.setattr(ScenePass, "most_at_once", 2)
     really, said, most = posterior.samples, [], 20 * 32
 
-    def limited(low, bands, crop):
-        if posterior.at_once > 1 or crop.pixels > most * 4**2:
+    def limited(low, bands, crop, at_once):
+        if at_once > 1 or crop.pixels > most * 4**2:
             raise torch.OutOfMemoryError("no more")
         return really(low, bands, crop)
 
     monkeypatch.setattr(posterior, "samples", limited)
     with open_cube(path) as source:
-        radiometry = Radiometry.of(source.meta, Survey.of(source), (0, 1))
-        network = posterior.network
-        plan = Plan(source.meta.window, 4, tuple(range(6)), network.halo, network.band_halo, 1000, 6)
+        cut = cut_scene(source, posterior, Reading.of(source, None, (0, 1)), 1000, 6)
         fine = source.meta.upscaled(4)
         with create_cube(tmp_path / "out.hdr", fine) as cube:
             layers = [Layer(MEAN, cube)]
-            list(super_resolve(source, posterior, plan, radiometry, layers, say=said.append))
+            list(super_resolve(cut, layers, say=said.append))
         np.testing.assert_allclose(open_cube(tmp_path / "out.hdr").read(), whole, atol=1e-5)
         assert [line for line in said if "1 samples at once" in line]
         assert [line for line in said if "tiles of 16" in line]
         said.clear()
+        monkeypatch.setattr(ScenePass, "most_at_once", 1)
         most = 10 * 16  # half of a tile is as long as the tile
-        small = dataclasses.replace(plan, tile=16)
+        small = cut.with_tiling({"tile": 16, "depth": 6})
         with create_cube(tmp_path / "again.hdr", fine) as cube:
             layers = [Layer(MEAN, cube)]
-            list(super_resolve(source, posterior, small, radiometry, layers, say=said.append))
-        assert len(small.tiles) == 4
+            list(super_resolve(small, layers, say=said.append))
+        assert len(small.plan.tiles) == 4
         assert said == ["Out of memory: continuing with tiles of 8 x 16 pixels."]  # what fits is found out once
         monkeypatch.setattr(posterior, "samples", lambda *_: (_ for _ in ()).throw(MemoryError("never")))
         with (
             pytest.raises(ResourceError, match="even with a tile"),
             create_cube(tmp_path / "no.hdr", fine) as cube,
         ):
-            list(super_resolve(source, posterior, plan, radiometry, [Layer(MEAN, cube)]))
+            list(super_resolve(cut, [Layer(MEAN, cube)]))
 
 
 @on_linux

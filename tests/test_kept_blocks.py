@@ -58,7 +58,7 @@ def test_a_strip_is_decoded_once_for_all_tiles(tmp_path, monkeypatch, rows):
         Posterior(bicubic_model(2), 1),
         Settings(tile=8, quicklook=False),
     )
-    assert job.plan.count == 48
+    assert job.scene.plan.count == 48
     assert list(job.run())
     assert len(decoded) == len({*decoded}) == 6 * math.ceil(64 / rows)
 

@@ -22,13 +22,13 @@ from pdenet_cli import (
 )
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
 from pdenet_cli.errors import UsageError
-from pdenet_cli.evaluation.view import ALREADY_UNIT
 from pdenet_cli.models.model import bicubic_model
 from pdenet_cli.sampling import mixtures
 from pdenet_cli.sampling.mixtures import MixedSamples, Mixtures, detail_margin, detail_of
 from pdenet_cli.sampling.run import Layer, super_resolve
-from pdenet_cli.sampling.tile import halo_for
-from pdenet_cli.sampling.tiling import Plan
+from pdenet_cli.sampling.scene_pass import Limits, ScenePass
+from pdenet_cli.scene.radiometry import ALREADY_UNIT
+from pdenet_cli.scene.reading import Reading
 from pdenet_cli.uncertainty.evidence import cropped, mean, std
 from pdenet_cli.uncertainty.summaries import MAPS, MEAN, Question
 from tests.cubes import in_memory, written
@@ -285,11 +285,11 @@ def run(pixels, posterior, tile, depth, maps=tuple(MAPS), nodata=None, halo=None
     source = in_memory(pixels, nodata=nodata)
     usable = tuple(band for band in range(len(pixels)) if band != 2)
     radiometry = Radiometry((1.0,), (0.0,), "", nodata, tuple(pixels.mean((1, 2)).tolist()))
-    posterior = posterior.for_scene(source, usable, radiometry)
-    assert posterior.mixtures is not None
     summaries = [summary for name in maps for summary in MAPS[name]]
-    reach = halo_for(posterior, summaries, holes=nodata is not None) if halo is None else halo
-    plan = Plan(source.meta.window, 4, usable, reach, 0, tile, depth)
+    survey = dataclasses.replace(Reading.of_unit(len(pixels)).survey, holes=nodata is not None)
+    reading = Reading(survey, usable, (), radiometry)
+    prepared = ScenePass.prepare(source, posterior, summaries, reading, Limits(halo=halo))
+    assert prepared.sampler.mixtures
     fine = dataclasses.replace(source.meta.upscaled(4), nodata=float("nan"))
     cubes = {}
     for name in ("mean", *(f"{s.name}{end}" for s in summaries for end in ("", "_merged"))):
@@ -297,7 +297,7 @@ def run(pixels, posterior, tile, depth, maps=tuple(MAPS), nodata=None, halo=None
         cubes[name] = Cube(name, meta, np.zeros(meta.shape(), np.float32))
     layers = [Layer(MEAN, cubes["mean"])]
     layers += [Layer(s, cubes[s.name] if s.compute else None, cubes[f"{s.name}_merged"]) for s in summaries]
-    list(super_resolve(source, posterior, plan, radiometry, layers, question=QUESTION))
+    list(super_resolve(prepared.with_tiling({"tile": tile, "depth": depth}), layers, question=QUESTION))
     return {name: cube.array for name, cube in cubes.items()}
 
 
@@ -418,6 +418,7 @@ def test_other_mixtures_than_those_of_the_calibration_are_told_of(models):
 
     model = load_model(models / "calibrated.safetensors")
     maps = Maps(("interval",), Question(), Posterior(model, 4, mixtures=16))
-    (note,) = maps.notes(bands=48)
+    few, many = (in_memory(np.zeros((bands, 8, 8), np.float32)).meta for bands in (47, 48))
+    (note,) = maps.notes(many, Reading.of_unit(48), maps.question)
     assert "calibrated with `mixtures` 0, not with `mixtures` 16" in note
-    assert maps.notes(bands=47) == ()  # never mixed
+    assert not list(maps.notes(few, Reading.of_unit(47), maps.question))  # never mixed

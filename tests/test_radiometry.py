@@ -26,11 +26,22 @@ from pdenet_cli.errors import FormatError, UsageError
 from pdenet_cli.formats.tiff.segments import SegmentArray
 from pdenet_cli.scene import radiometry
 from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.encoding import Encoding
 from pdenet_cli.scene.holes import filled_from_edges, valid
-from pdenet_cli.scene.reading import Reading
-from pdenet_cli.scene.survey import _evenly_spread, refuse_narrow
+from pdenet_cli.scene.reading import Reading, refuse_narrow
+from pdenet_cli.scene.survey import _evenly_spread
 from tests.cubes import in_memory, written
 from tests.tiffs import gdal_file
+
+
+def stored(radiometry, unit, dtype):
+    """The network's 0..1 as a file without holes stores it, with the nodata value of the scene."""
+    return radiometry.finish(unit, np.ones(unit.shape, bool), Encoding(dtype, radiometry.nodata))
+
+
+def read(found):
+    """A reading of a scene of which only the survey counts."""
+    return Reading(found, (0,), (), radiometry.ALREADY_UNIT)
 
 
 def survey(low, high, bands=2):
@@ -154,15 +165,15 @@ def test_integers_come_back_exactly(pixels):
     found = Survey(float(pixels.min()), float(pixels.max()), float(pixels.min()), 10000.0, (0.0, 0.0), 0, 1)
     radiometry = Radiometry.of(meta(pixels.dtype), found)
     if pixels.dtype.itemsize < 4:  # float32 holds 24 bits
-        np.testing.assert_array_equal(radiometry.from_unit(radiometry.to_unit(pixels), pixels.dtype), pixels)
-    wide = radiometry.from_unit(np.array([[[-1e9, 1e9]]]), pixels.dtype)
+        np.testing.assert_array_equal(stored(radiometry, radiometry.to_unit(pixels), pixels.dtype), pixels)
+    wide = stored(radiometry, np.array([[[-1e9, 1e9]]]), pixels.dtype)
     assert wide.dtype == pixels.dtype
 
 
 @pytest.mark.parametrize(("low", "lowest"), [(0, 0), (5, 0), (-1, -400)])
 def test_no_number_is_negative_where_the_scene_has_none(low, lowest):
     radiometry = Radiometry.of(meta("<i2"), survey(low, 4000))
-    out = radiometry.from_unit(np.full((2, 1, 1), -0.1), np.dtype("<i2"))
+    out = stored(radiometry, np.full((2, 1, 1), -0.1), np.dtype("<i2"))
     assert out.ravel().tolist() == [lowest] * 2
 
 
@@ -171,13 +182,13 @@ def test_large_whole_numbers_keep_their_differences():
     radiometry = Radiometry.of(meta("<i4"), survey(base, base + 100), (base, base + 100))
     unit = radiometry.to_unit(np.array([[[base + 1, base + 50]]], "<i4"))
     np.testing.assert_allclose(unit.ravel(), [0.01, 0.5], rtol=1e-5)
-    assert radiometry.from_unit(unit, np.dtype("<i4")).ravel().tolist() == [base + 1, base + 50]
+    assert stored(radiometry, unit, np.dtype("<i4")).ravel().tolist() == [base + 1, base + 50]
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4"])
 def test_what_does_not_fit_is_clipped_not_wrapped(dtype):
     radiometry = Radiometry((1.0,), (0.0,), "test")
-    out = radiometry.from_unit(np.array([[[-1e30, 1e30]]]), np.dtype(dtype)).ravel()
+    out = stored(radiometry, np.array([[[-1e30, 1e30]]]), np.dtype(dtype)).ravel()
     assert out[0] <= 0
     assert out[1] > 100
 
@@ -198,7 +209,7 @@ def test_values_that_do_not_fit_are_counted_after_rounding_and_not_in_holes(dtyp
     numbers = np.array([[[32767.4, 32767.6, 4e4, 9e4], [-32768.4, -5e4, 3, 0]]])
     there = np.ones(numbers.shape, bool)
     there[0, 0, 3] = False
-    assert radiometry.clipped(gain * numbers, there, np.dtype(dtype)) == expected
+    assert radiometry.clipped(gain * numbers, there, Encoding(np.dtype(dtype))) == expected
 
 
 def test_a_spread_takes_the_gain_and_never_the_offset():
@@ -212,14 +223,16 @@ def test_nodata_is_filled_for_the_network_and_comes_back():
     unit, there = radiometry.prepare(pixels)
     assert there.sum() == 5
     np.testing.assert_allclose(unit[~there], 0.45)
-    np.testing.assert_array_equal(radiometry.finish(unit, there, pixels.dtype), pixels)
+    np.testing.assert_array_equal(
+        radiometry.finish(unit, there, Encoding(pixels.dtype, radiometry.nodata)), pixels
+    )
 
 
 def test_an_estimate_that_rounds_to_nodata_stays_an_estimate():
     radiometry = Radiometry((0.01,), (0.0,), "test", nodata=0.0)
-    assert radiometry.from_unit(np.array([[[0.001]]]), np.dtype("u2")).item() == 1
+    assert stored(radiometry, np.array([[[0.001]]]), np.dtype("u2")).item() == 1
     top = Radiometry((1 / 65535,), (0.0,), "test", nodata=65535.0)
-    assert top.from_unit(np.array([[[1.0]]]), np.dtype("u2")).item() == 65534
+    assert stored(top, np.array([[[1.0]]]), np.dtype("u2")).item() == 65534
 
 
 @pytest.mark.parametrize(("dtype", "nothing"), [("u8", 2**64 - 1), ("i8", 2**63 - 1), ("i8", -(2**63))])
@@ -228,8 +241,10 @@ def test_the_ends_of_64_bits_stand_in_holes_again(dtype, nothing):
     radiometry = Radiometry.of(meta(dtype, nodata=float(nothing)), survey(10, 80, bands=1), (0, 100))
     unit, there = radiometry.prepare(pixels)
     assert there.sum() == 3
-    np.testing.assert_array_equal(radiometry.finish(unit, there, pixels.dtype), pixels)
-    refuse_narrow(np.dtype(dtype), meta(dtype, nodata=float(nothing)), survey(10, 80))
+    np.testing.assert_array_equal(
+        radiometry.finish(unit, there, Encoding(pixels.dtype, radiometry.nodata)), pixels
+    )
+    refuse_narrow(np.dtype(dtype), meta(dtype, nodata=float(nothing)), read(survey(10, 80)))
 
 
 @pytest.mark.parametrize("nodata", [0.0, 3.4028234663852886e38, -3.4028234663852886e38, math.inf, -9999.0])
@@ -238,7 +253,7 @@ def test_no_float_estimate_is_nodata_where_the_smallest_numbers_are_taken_for_0(
     radiometry = Radiometry((1.0,), (0.0,), "test", nodata=nodata)
     unit = np.array([[[0.0, nodata, 0.5]]])
     torch.set_flush_denormal(True)  # as a network does for the whole process
-    written = radiometry.from_unit(unit, np.dtype(dtype))
+    written = stored(radiometry, unit, np.dtype(dtype))
     assert valid(written, nodata).all()
     np.testing.assert_allclose(written, np.nan_to_num(unit, posinf=np.finfo(dtype).max), rtol=1e-6, atol=1e-37)
 
@@ -248,7 +263,7 @@ def test_holes_of_floats_stay_holes_whatever_stands_for_them(nodata):
     # Many a float32 file has the smallest float64 as its nodata value, which it cannot hold.
     pixels = np.array([[[0.5, np.nan]]], "f4")
     radiometry = Radiometry.of(meta("f4", nodata=nodata), survey(0, 1, bands=1))
-    written = radiometry.finish(*radiometry.prepare(pixels), pixels.dtype)
+    written = radiometry.finish(*radiometry.prepare(pixels), Encoding(pixels.dtype, nodata))
     assert valid(written, nodata).ravel().tolist() == [True, False]
     hole = float(written[0, 0, 1])
     assert hole == nodata or math.isnan(hole)
@@ -257,7 +272,7 @@ def test_holes_of_floats_stay_holes_whatever_stands_for_them(nodata):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_a_float_estimate_that_is_nodata_stays_an_estimate(dtype):
     radiometry = Radiometry((1.0,), (0.0,), "test", nodata=0.0, floor=0.0)
-    estimate = radiometry.from_unit(np.array([[[-0.3, 0.5]]]), np.dtype(dtype))
+    estimate = stored(radiometry, np.array([[[-0.3, 0.5]]]), np.dtype(dtype))
     assert valid(estimate, 0.0).all()
     np.testing.assert_allclose(estimate, [[[0.0, 0.5]]], atol=1e-37)
 
@@ -284,7 +299,7 @@ def test_a_float_estimate_that_is_nodata_stays_an_estimate(dtype):
     ],
 )
 def test_a_type_that_cannot_hold_the_scene_is_refused(dtype, described, found, says):
-    words = (np.dtype(dtype), meta(**described), survey(*found))
+    words = (np.dtype(dtype), meta(**described), read(survey(*found)))
     if says is None:
         refuse_narrow(*words)
     else:
@@ -375,9 +390,9 @@ def test_nothing_but_nodata_and_empty_ranges_are_refused(tmp_path):
 def test_holes_need_a_number_that_stands_for_them():
     holey = replace(survey(0, 900), holes=True)
     with pytest.raises(UsageError, match="cannot hold NaN"):
-        refuse_narrow(np.dtype("i2"), meta(dtype="<f4"), holey)
-    refuse_narrow(np.dtype("i2"), meta(dtype="<f4", nodata=-1.0), holey)
-    refuse_narrow(np.dtype("f4"), meta(dtype="<f4"), holey)
+        refuse_narrow(np.dtype("i2"), meta(dtype="<f4"), read(holey))
+    refuse_narrow(np.dtype("i2"), meta(dtype="<f4", nodata=-1.0), read(holey))
+    refuse_narrow(np.dtype("f4"), meta(dtype="<f4"), read(holey))
 
 
 def test_bands_that_show_nothing_do_not_decide_the_range(tmp_path):
@@ -395,11 +410,11 @@ def test_bands_that_show_nothing_do_not_decide_the_range(tmp_path):
     assert (found.minimum, found.maximum, found.top) == (good.minimum, good.maximum, good.top)
     assert found.constant == (None, None, None, -9999, np.float32(1e20), None)
     with pytest.raises(UsageError, match="-9999"):  # which is written, though no network sees it
-        refuse_narrow(np.dtype("u2"), described, found)
+        refuse_narrow(np.dtype("u2"), described, read(found))
     assert Radiometry.of(described, found).floor == -math.inf  # a network of fixed size does see it
     bright = replace(found, constant=(None, None, None, 0.0, 10000.0, None))
     with pytest.raises(UsageError, match=r"round away the scene's values, 0\.1"):
-        refuse_narrow(np.dtype("u2"), described, bright)
+        refuse_narrow(np.dtype("u2"), described, read(bright))
 
 
 def test_holes_of_bad_bands_are_none_of_the_scene(tmp_path):
@@ -483,7 +498,7 @@ def test_impossible_numbers_are_holes(bands):
     pixels = rng.uniform(0, 0.02, (bands, 40, 40)).astype("f4")
     pixels[1, 20, 20:22] = 9.96921e36  # what netCDF files have where nothing was written
     reading = Reading.of(in_memory(pixels), None)
-    assert reading.survey.holes
+    assert reading.holes
     unit, there = reading.radiometry.prepare(pixels)
     assert np.argwhere(~there).tolist() == [[1, 20, 20], [1, 20, 21]]
     assert np.abs(unit).max() < 3

@@ -187,7 +187,7 @@ def test_what_is_done_stays_whatever_goes_wrong(make_cube, tmp_path, monkeypatch
     scene, _ = make_cube("a.tif", rows=24, columns=12)
     posterior, out = Posterior(bicubic_model(2), 1), tmp_path / "fine.tif"
     job = Job(scene, out, posterior, Settings(tile=6))
-    read, count = job.source.read, []
+    read, count = job.scene.cube.read, []
 
     def failing(*words):
         count.append(words)
@@ -195,7 +195,7 @@ def test_what_is_done_stays_whatever_goes_wrong(make_cube, tmp_path, monkeypatch
             raise error
         return read(*words)
 
-    monkeypatch.setattr(job.source, "read", failing)
+    monkeypatch.setattr(job.scene.cube, "read", failing)
     told = done and isinstance(error, FormatError)
     with pytest.raises(type(error), match="continue with `resume`" if told else r"(read|bug)\.$"):
         list(job.run())

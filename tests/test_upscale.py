@@ -14,7 +14,7 @@ import torch
 from skimage.io import imread
 from typer.testing import CliRunner
 
-from pdenet_cli import CubeMeta, Survey, open_cube
+from pdenet_cli import CubeMeta, open_cube
 from pdenet_cli.cli import app, sharpening
 from pdenet_cli.cli.sharpening import PosteriorOptions
 from pdenet_cli.degradation import bicubic_up
@@ -22,6 +22,7 @@ from pdenet_cli.errors import UsageError
 from pdenet_cli.models.model import bicubic_model, load_model
 from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.scene.picture import HATCH_GREY, NODATA_GREY
+from pdenet_cli.scene.reading import Reading
 from pdenet_cli.tools.job import Job, Settings
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.tools.naming import output_paths
@@ -269,11 +270,12 @@ def test_maps_are_asked_at_the_level_that_the_model_is_calibrated_for(models):
     few = calibration(level=0.2, certify=True)  # two scenes prove no more than 31.6 %
     low = dataclasses.replace(model, spec=dataclasses.replace(model.spec, extra={"calibration": few.to_dict()}))
     for made, level in ((model, 0.9), (low, 0.2)):
-        facts = Maps(None, Question(), Posterior(made, 2)).facts()
+        maps = Maps(None, Question(), Posterior(made, 2))
+        facts = maps.facts(maps.question)
         assert facts["level"] == level
         assert f"The {100 * level:g}% interval" in facts["calibration"]["guarantee"]
-    other = Maps(None, Question(level=0.3), Posterior(model, 2)).facts()
-    assert "The 30% interval" in other["calibration"]["guarantee"]
+    lower = Maps(None, Question(level=0.3), Posterior(model, 2))
+    assert "The 30% interval" in lower.facts(lower.question)["calibration"]["guarantee"]
 
 
 def test_values_beyond_the_type_of_the_output_are_counted_and_told_of(pdenet, tmp_path):
@@ -572,13 +574,12 @@ def test_a_merged_map_keeps_the_scale_that_all_bands_share(models, gains):
     extra = {"solar irradiance": "{1, 2, 3}"}
     fine = CubeMeta(3, 8, 8, np.dtype("<i2"), gains=gains, offsets=(0.0,) * 3, wavelengths=(1, 2, 3), extra=extra)
     maps = Maps(("std",), Question(), Posterior(load_model(models / "pdenet.safetensors"), 2))
-    merged = dict(maps.metas(fine))["std_merged"]
+    merged = dict(maps.metas(fine, maps.question))["std_merged"]
     assert merged.gains == ((0.0001,) if len(set(gains)) == 1 else None)
     assert (merged.bands, merged.offsets, merged.wavelengths) == (1, None, None)
     assert merged.extra["solar irradiance"] == "{1}"
-    low = dict(
-        Maps(("interval",), Question(), Posterior(load_model(models / "calibrated.safetensors"), 2)).metas(fine)
-    )
+    intervals = Maps(("interval",), Question(), Posterior(load_model(models / "calibrated.safetensors"), 2))
+    low = dict(intervals.metas(fine, intervals.question))
     alone = low["interval_low_merged"]  # an offset without its gain means nothing
     assert (alone.gains, alone.offsets) == (((0.0001,), (0.0,)) if len(set(gains)) == 1 else (None, None))
 
@@ -620,7 +621,7 @@ def test_a_map_says_what_its_numbers_are(models):
     maps = Maps(
         ("std", "share", "interval"), Question(), Posterior(load_model(models / "calibrated.safetensors"), 2)
     )
-    metas = dict(maps.metas(CubeMeta(2, 8, 8, np.dtype("<i2"), **scaled, **shown)))
+    metas = dict(maps.metas(CubeMeta(2, 8, 8, np.dtype("<i2"), **scaled, **shown), maps.question))
     told = {name: (meta.gains, meta.offsets, meta.reflectance_scale) for name, meta in metas.items()}
     assert told["interval_low"] == ((0.1, 0.1), (5.0, 5.0), 100)
     assert told["interval_high_merged"] == ((0.1,), (5.0,), 100)
@@ -634,9 +635,11 @@ def test_a_map_says_what_its_numbers_are(models):
 def test_only_maps_that_are_calibrated_speak_of_the_calibration(models):
     posterior = Posterior(load_model(models / "calibrated.safetensors"), 2)  # not the 4 of its calibration
     plain, interval = (Maps(names, Question(), posterior) for names in (("std",), ("interval",)))
-    assert (plain.notes(2), plain.facts()["calibration"]) == ((), None)
-    assert "4 samples" in interval.notes(2)[0]
-    assert interval.facts()["calibration"]["samples"] == 4
+    asked = CubeMeta(2, 8, 8, np.dtype("f4")), Reading.of_unit(2), interval.question
+    assert not list(plain.notes(*asked))
+    assert plain.facts(plain.question)["calibration"] is None
+    assert "4 samples" in next(interval.notes(*asked))
+    assert interval.facts(interval.question)["calibration"]["samples"] == 4
 
 
 def test_whole_numbers_need_no_nan(tmp_path):
@@ -647,13 +650,13 @@ def test_whole_numbers_need_no_nan(tmp_path):
 
 
 def test_what_is_written_rests_on_all_of_the_scene(tmp_path, monkeypatch):
-    monkeypatch.setattr(Survey.of.__func__, "__defaults__", (500,))
+    monkeypatch.setattr("pdenet_cli.scene.survey.QUICK_VALUES", 500)
     monkeypatch.setattr("pdenet_cli.scene.survey.BLOCK_VALUES", 2 * 50)
     pixels = picture(2, 50, 50).astype("<f4") + 1
     pixels[0, 0, 0] = -70
     scene, posterior = written(tmp_path / "a.hdr", pixels), Posterior(bicubic_model(2), 1)
     shares = [
-        Job(scene, tmp_path / "b.tif", posterior, Settings(forecast=forecast)).reading.survey.looked_at < 1
+        Job(scene, tmp_path / "b.tif", posterior, Settings(forecast=forecast)).scene.reading.survey.looked_at < 1
         for forecast in (True, False)
     ]
     assert shares == [True, False]

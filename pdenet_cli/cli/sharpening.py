@@ -133,7 +133,7 @@ def _run_job(job: Job, scene: Path, about: str) -> None:
         TextColumn("tile {task.completed}/{task.total} {task.fields[rate]}"),
         TimeRemainingColumn(),
     )
-    pixels = job.plan.scene.pixels * job.posterior.network.scale**2
+    pixels = job.scene.plan.scene.pixels * job.scene.plan.scale**2
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
         task = progress.add_task("", total=None, rate="")
         said = time.monotonic()
@@ -152,7 +152,7 @@ def _conclude(job: Job) -> None:
         what = "sharpened cube" if name == "mean" else name.replace("_", " ")
         out.print(f"{escape(path)}  [dim]{what}[/]")
     spent = time_text(job.report.seconds)
-    out.print(f"[dim]{escape(str(job.delivery.report_path))}: {job.reading.radiometry.reason}; {spent}[/]")
+    out.print(f"[dim]{escape(str(job.delivery.report_path))}: {job.scene.reading.radiometry.reason}; {spent}[/]")
 
 
 def _show_forecast(scene: Path, forecast: Forecast) -> None:

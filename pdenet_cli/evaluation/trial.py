@@ -12,16 +12,16 @@ import torch
 
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ResourceError
-from pdenet_cli.evaluation.view import ALREADY_UNIT, View
+from pdenet_cli.evaluation.view import View
 from pdenet_cli.formats.common.raw import RawArray
-from pdenet_cli.models.networks import Draw
 from pdenet_cli.report import Say, WatchTiles
 from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.sampling.run import Layer, Sink, super_resolve
-from pdenet_cli.sampling.tile import halo_for, margin_for
+from pdenet_cli.sampling.scene_pass import Limits, ScenePass
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.holes import FILL_DEPTH, filled_from_edges
 from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.reading import Reading
 from pdenet_cli.scene.window import Window
 from pdenet_cli.system import usable_memory
 from pdenet_cli.uncertainty.summaries import Summary
@@ -68,14 +68,6 @@ def make_coarse(
     return Coarse(Cube(truth.cube.path, CubeMeta(*low.shape, low.dtype), low), part)
 
 
-def every_mask_one(posterior: Posterior) -> Posterior:
-    """The same network, with the same flips, but with every mask at 1."""
-    own = posterior
-    certain = Posterior(own.model, own.views, own.seed, own.ensemble, own.most_mixtures)
-    certain.draw = Draw(torch.ones_like(certain.draw.masks))
-    return certain
-
-
 def sharpen_coarse(
     low: Coarse,
     posterior: Posterior,
@@ -90,23 +82,18 @@ def sharpen_coarse(
 
     `whole_spectra`: all bands of a pixel are written at once.
     """
-    cube, bands = low.cube, low.cube.meta.bands
-    posterior.refuse_other_bands(bands)
-    posterior = posterior.for_scene(cube, range(bands), ALREADY_UNIT)
-    summaries = [summary for summary, _ in outputs]
-    plan = posterior.plan(
-        low.part,
-        range(bands),
-        halo_for(posterior, summaries, holes=False),
-        memory,
+    scene = ScenePass.prepare(
+        low.cube,
+        posterior,
+        [summary for summary, _ in outputs],
+        Reading.of_unit(low.cube.meta.bands),
+        Limits(memory),
+        part=low.part,
         whole_spectra=whole_spectra,
-        surroundings=cube.meta.window,
-        margin=margin_for(posterior, summaries),
     )
     layers = [Layer(summary, sink) for summary, sink in outputs]
-    work = super_resolve(cube, posterior, plan, ALREADY_UNIT, layers, say=say)
-    for done, _ in enumerate(work, start=1):
-        watch(done, len(plan.tiles))
+    for done, _ in enumerate(super_resolve(scene, layers, say=say), start=1):
+        watch(done, len(scene.plan.tiles))
 
 
 def scratch_cube(folder: Path, low: Coarse, scale: int) -> Cube:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pdenet_cli.evaluation.metrics import Tally
 from pdenet_cli.scene.cube import Cube, Pixels
-from pdenet_cli.scene.radiometry import Radiometry
+from pdenet_cli.scene.radiometry import ALREADY_UNIT, Radiometry
 from pdenet_cli.scene.window import Window
 
 BLOCK_VALUES = 1 << 21  # about how many values of a cube are compared at once
@@ -24,7 +24,6 @@ PARTS = {
 }
 """The parts of a truth that can be compared, with their description."""
 NOTHING = np.empty((0, 0, 0))
-ALREADY_UNIT = Radiometry((1.0,), (0.0,), "0..1 already")
 
 
 @dataclass(frozen=True)

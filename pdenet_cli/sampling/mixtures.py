@@ -33,7 +33,6 @@ from pdenet_cli.scene.radiometry import Radiometry
 from pdenet_cli.scene.reading import read_unit
 from pdenet_cli.scene.window import Window
 
-MIXTURES = 16  # of a cube with many bands, unless asked otherwise
 BANDS_EACH = 3  # a cube with fewer bands per mixture than this is not mixed: little would be gained
 UP_REACH = 2  # pixels on each side that bicubic interpolation depends on
 WIDTH = 1.5  # how far a mixture reaches to both sides, in distances between mixtures

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from math import lcm
 from typing import Self
@@ -17,15 +15,12 @@ from torch import Tensor
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.models.model import Model
-from pdenet_cli.sampling.mixtures import MIXTURES, MixedSamples, Mixtures, detail_margin
-from pdenet_cli.sampling.tiling import Plan, plan_tiles
-from pdenet_cli.scene.cube import Cube
-from pdenet_cli.scene.radiometry import Radiometry
+from pdenet_cli.models.networks import Draw
 from pdenet_cli.scene.window import Window
-from pdenet_cli.system import tune_process, usable_memory
 from pdenet_cli.uncertainty.calibration import ENSEMBLES, Calibration
 from pdenet_cli.uncertainty.evidence import Map
 
+MIXTURES = 16  # of a cube with many bands, unless asked otherwise
 SYMMETRIES = 8  # of a square: four quarter turns, each also mirrored
 
 
@@ -42,8 +37,6 @@ class Posterior:
     the usual number of mixtures, or none where the network does not scale with brightness.
     """
 
-    mixtures: Mixtures | None = None  # those of the scene, see `for_scene`
-
     def __init__(
         self,
         model: Model,
@@ -58,7 +51,6 @@ class Posterior:
             raise UsageError(f"`samples` {samples}: use at least 1.")
         if not isinstance(model, Model):
             raise UsageError(f"Expected a Model, not a {type(model).__name__}. Pass load_model(NAME).")
-        tune_process()
         self.model, self.seed, self.asked = model, int(seed), samples
         calibration = Calibration.of(model.spec)
         self.ensemble = ensemble or (calibration.ensemble if calibration is not None else "masks")
@@ -77,10 +69,14 @@ class Posterior:
         with torch.no_grad():
             # Made one after another on the CPU: N = 20 begins with the draws of N = 10, on any device.
             self.draw = self.network.draw(torch.Generator().manual_seed(self.seed), count).to(self.device)
-        self.at_once = 1  # sub-networks computed together
 
     def __len__(self) -> int:
         return len(self.draw)
+
+    def __repr__(self) -> str:
+        """One line, for notebooks."""
+        mixtures = f", up to {self.most_mixtures} mixtures of bands" if self.most_mixtures else ""
+        return f"Posterior({self.model.name}: {len(self)} samples ({self.ensemble}), seed {self.seed}{mixtures})"
 
     @property
     def degradation(self) -> Degradation:
@@ -97,14 +93,11 @@ class Posterior:
             met = f"but the cube has {count} usable ones"
             raise ModelError(f"{self.model.name}: made for {self.network.bands} bands, {met}.")
 
-    def for_scene(self, scene: Cube, bands: Sequence[int], radiometry: Radiometry) -> Self:
-        """The same posterior with the mixtures of some bands of a scene, if it has so many of them."""
-        own = copy.copy(self)
-        own.mixtures = Mixtures.of(scene, bands, radiometry, self.most_mixtures)
-        return own
+    def samples(self, low: Map, bands: slice, crop: Window, at_once: int = 1) -> NDArray[np.float32]:
+        """The output of each sub-network for `low`, cut to `bands` and `crop`: (samples, bands, rows, columns).
 
-    def samples(self, low: Map, bands: slice, crop: Window) -> NDArray[np.float32]:
-        """The output of each sub-network for `low`, cut to `bands` and `crop`: (samples, bands, rows, columns)."""
+        `at_once` sub-networks are computed together.
+        """
         rows, columns = crop.slices
         depth = len(range(len(low))[bands])
         out = np.empty((len(self), depth, crop.rows, crop.columns), np.float32)
@@ -113,24 +106,11 @@ class Posterior:
             for symmetry in range(self.views):
                 turned = _turned(batch, symmetry).contiguous()
                 n = symmetry
-                for some in self.network.in_turn(turned, self.draw[symmetry :: self.views], self.at_once):
-                    cut = _turned_back(some, symmetry)[:, bands, rows, columns]  # (some, bands, H, W)
-                    out[n : n + len(some) * self.views : self.views] = cut.float().cpu().numpy()
-                    n += len(some) * self.views
+                for outputs in self.network.in_turn(turned, self.draw[symmetry :: self.views], at_once):
+                    cut = _turned_back(outputs, symmetry)[:, bands, rows, columns]  # (outputs, bands, H, W)
+                    out[n : n + len(outputs) * self.views : self.views] = cut.float().cpu().numpy()
+                    n += len(outputs) * self.views
         return out
-
-    def seconds_for(self, plan: Plan, low: Map) -> float:
-        """The time that a plan takes, from that of a part of the scene: of one span, or of all bands if mixed."""
-        if self.mixtures is None:
-            return self.seconds_per_voxel(low) * plan.voxels * len(self)
-        mixed = self.mixtures.mixed(low)
-        voxels = plan.voxels * len(mixed) / len(low)
-        started = time.perf_counter()
-        even = self.mixtures.even(low, mixed, slice(None), self.degradation)
-        details = [torch.zeros(len(mixed), *even.shape[1:])] * len(self)
-        MixedSamples(even, details, torch.from_numpy(self.mixtures.unmix)).std()
-        unmixing = (time.perf_counter() - started) * plan.scene.pixels / mixed[0].size
-        return float(self.seconds_per_voxel(mixed) * voxels * len(self) + unmixing)
 
     def seconds_per_voxel(self, low: NDArray[np.float32]) -> float:
         """The time that one sub-network takes per voxel of `low`, measured."""
@@ -142,50 +122,11 @@ class Posterior:
         alone.samples(low, *whole)
         return (time.perf_counter() - started) / low.size
 
-    def bytes_for(self, plan: Plan, at_once: int = 1) -> int:
-        """An estimate of the memory for the largest piece of a plan, its samples and their maps."""
-        fine = 4 * self.network.scale**2  # bytes of a fine map per voxel of the input
-        work = self.network.bytes_per_voxel * at_once
-        mapped = plan.pixels(plan.margin) * min(plan.depth, len(plan.usable)) * fine
-        if self.mixtures is None:
-            return plan.largest * work + mapped * (len(self) + 8)
-        count, margin = len(self.mixtures), plan.margin + detail_margin(self.degradation)
-        network = plan.pixels() * count * (work + 8)
-        details = plan.pixels(margin) * count * fine * (len(self) + 4)
-        reading = plan.largest * 48  # numbers of the file on their way to 0..1
-        return max(network, reading + mapped * 14) + details
-
-    def plan(
-        self,
-        scene: Window,
-        usable: Sequence[int],
-        halo: int | None,
-        memory: int | None = None,
-        tile: int | None = None,
-        *,
-        whole_spectra: bool = False,
-        surroundings: Window | None = None,
-        margin: int = 0,
-    ) -> Plan:
-        """How a scene is cut so that every piece fits into `memory` (default: half of what is free).
-
-        `whole_spectra`: compute all bands of a pixel at once; `surroundings`: where margins may reach; `margin`:
-        of the halo, how much samples are needed for too.
-        """
-        network = self.network
-        # Mixtures are made of all bands at once; after that, each band is by itself.
-        band_halo = None if whole_spectra else network.band_halo if self.mixtures is None else 0
-        limit = memory or usable_memory(self.device)
-        return plan_tiles(
-            scene, network.scale, usable, halo, band_halo, limit, self.bytes_for, tile, surroundings, margin
-        )
-
-    def settle(self, plan: Plan) -> None:
-        """Choose how many sub-networks a GPU computes at once: as many as fit; a CPU is fastest with one."""
-        if self.device.type == "cpu":
-            return
-        counts = range(1, -(-len(self) // self.views) + 1)  # samples per symmetry
-        self.at_once = max((n for n in counts if self.bytes_for(plan, n) <= plan.memory), default=1)
+    def with_every_mask_one(self) -> Self:
+        """The same network under the same symmetries, nothing drawn: every mask is 1."""
+        certain = type(self)(self.model, self.views, self.seed, self.ensemble, self.most_mixtures)
+        certain.draw = Draw(torch.ones_like(certain.draw.masks))
+        return certain
 
 
 def require_posterior(posterior: object) -> None:

@@ -77,6 +77,11 @@ class Plan:
         """The window that margins may reach into."""
         return self.surroundings or self.scene
 
+    @property
+    def tiling(self) -> dict[str, int]:
+        """What another plan of the same scene may differ in; the result is the same."""
+        return {"tile": self.tile, "depth": self.depth}
+
     @cached_property
     def spans(self) -> tuple[Span, ...]:
         """The runs of bands that are computed together; each band is owned by one of them."""

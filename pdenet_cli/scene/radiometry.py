@@ -21,14 +21,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.errors import UsageError
 from pdenet_cli.scene.cube import Pixels
-from pdenet_cli.scene.dtypes import as_stored, can_hold, limits
+from pdenet_cli.scene.encoding import Encoding
 from pdenet_cli.scene.holes import valid
 from pdenet_cli.scene.meta import CubeMeta
 from pdenet_cli.scene.survey import Survey
@@ -44,7 +43,7 @@ IMPOSSIBLE = 1e6  # 0..1; such as 1e37, which netCDF files have where nothing wa
 
 @dataclass(frozen=True)
 class Radiometry:
-    """Gain and offset from a file's numbers to the network's 0..1, and what stands where there is no data.
+    """Gain and offset from a file's numbers to the network's 0..1, and which of its numbers are no data.
 
     `gain` and `offset` hold one number, or one per band: unit value = gain · number + offset.
     """
@@ -52,7 +51,7 @@ class Radiometry:
     gain: tuple[float, ...]
     offset: tuple[float, ...]
     reason: str
-    nodata: float | None = None
+    nodata: float | None = None  # of the scene; outputs have their own, see Encoding
     fill: tuple[float, ...] = (0.0,)  # what the network sees deep in holes, 0..1: one, or one per band
     floor: float = -math.inf  # smallest number in outputs: 0 where the scene has no negative value
     measures: tuple[float, ...] = (1.0,)  # what a number measures by the header: one, or one per band
@@ -106,52 +105,27 @@ class Radiometry:
         unit += _per_band(self.offset, bands)
         return unit.astype(np.float32)
 
-    def from_unit(self, unit: Pixels, dtype: np.dtype[Any], bands: Bands = ALL) -> Pixels:
-        """The network's 0..1 as file numbers of `dtype`, rounded and clipped to what it can hold."""
+    def numbers(self, unit: Pixels, bands: Bands = ALL) -> NDArray[np.float64]:
+        """The network's 0..1 as numbers of the file, not yet of its type."""
         numbers = np.subtract(unit, _per_band(self.offset, bands), dtype=np.float64)
         numbers /= _per_band(self.gain, bands)
-        return self._written(np.maximum(numbers, self.floor, out=numbers), dtype)
+        return np.maximum(numbers, self.floor, out=numbers)
 
-    def clipped(self, unit: Pixels, there: NDArray[np.bool_], dtype: np.dtype[Any], bands: Bands = ALL) -> int:
-        """How many values `finish` clips because an integer `dtype` does not reach so far."""
-        if dtype.kind not in "ui" or not unit.size:
+    def finish(
+        self, unit: Pixels, valid_mask: NDArray[np.bool_], encoding: Encoding, bands: Bands = ALL
+    ) -> Pixels:
+        """The network's 0..1 as an output stores it, its nodata value where `valid_mask` is False."""
+        return encoding.encoded(self.numbers(unit, bands), valid_mask)
+
+    def clipped(self, unit: Pixels, valid_mask: NDArray[np.bool_], encoding: Encoding, bands: Bands = ALL) -> int:
+        """How many values `finish` clips because an integer type does not reach so far."""
+        if encoding.dtype.kind not in "ui" or not unit.size:
             return 0
-        least, most = limits(dtype)
-
-        def beyond(values: Pixels) -> NDArray[np.bool_]:
-            numbers = np.subtract(values, _per_band(self.offset, bands), dtype=np.float64)
-            numbers = np.rint(np.maximum(numbers / _per_band(self.gain, bands), self.floor))
-            return np.asarray((numbers < least) | (numbers > most))
-
         # The extremes of each band first: hardly ever is anything clipped.
         ends = np.stack((unit.min((1, 2)), unit.max((1, 2))), axis=1)[:, None]  # (bands, 1, 2)
-        return int(np.count_nonzero(beyond(unit) & there)) if beyond(ends).any() else 0
-
-    def kept(self, pixels: Pixels, there: NDArray[np.bool_], dtype: np.dtype[Any]) -> Pixels:
-        """File numbers in another type, their values unchanged; nodata where `there` is False."""
-        numbers = self._written(np.where(there, pixels, 0).astype(np.float64), dtype)
-        numbers[~there] = self.nodata_in(dtype)
-        return numbers
-
-    def _written(self, numbers: NDArray[np.float64], dtype: np.dtype[Any]) -> Pixels:
-        """Numbers rounded and clipped to `dtype`, none of them equal to nodata; `numbers` is overwritten."""
-        if dtype.kind in "ui":
-            np.rint(numbers, out=numbers)
-        least, most = map(float, limits(dtype))
-        # float64 rounds the largest 64-bit integers up, out of range: clip to the next number below.
-        most = float(np.nextafter(most, 0)) if dtype.itemsize == 8 else most
-        np.clip(numbers, least, most, out=numbers)
-        # An estimate that happens to be the nodata value is still an estimate.
-        if self.nodata is not None and dtype.kind in "ui":
-            numbers[numbers == self.nodata] += -1 if self.nodata >= most else 1
-        written = numbers.astype(dtype)
-        if self.nodata is not None and dtype.kind == "f":
-            with np.errstate(over="ignore"):
-                nodata = np.float64(self.nodata).astype(dtype)
-            # The next number towards 0, as above the largest is infinity; beside 0 none that is flushed to 0.
-            nearest = np.nextafter(nodata, dtype.type(0)) if nodata else np.finfo(dtype).tiny
-            written[written == nodata] = nearest
-        return written
+        if not encoding.beyond(self.numbers(ends, bands)).any():
+            return 0
+        return int(np.count_nonzero(encoding.beyond(self.numbers(unit, bands)) & valid_mask))
 
     def units(self, bands: Bands = ALL) -> NDArray[np.float64]:
         """0..1 per file number, by band: (bands or 1, 1, 1); negative where numbers fall as light grows."""
@@ -167,11 +141,11 @@ class Radiometry:
 
     def prepare(self, pixels: Pixels, bands: Bands = ALL) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """File numbers as 0..1 with holes filled by their band's mean, and where there are no holes."""
-        there = valid(pixels, self.nodata)
+        valid_mask = valid(pixels, self.nodata)
         with np.errstate(invalid="ignore", over="ignore"):
             unit = self.to_unit(pixels, bands)
-            there &= np.abs(unit) < IMPOSSIBLE
-        return np.where(there, unit, _per_band(self.fill, bands).astype(np.float32)), there
+            valid_mask &= np.abs(unit) < IMPOSSIBLE
+        return np.where(valid_mask, unit, _per_band(self.fill, bands).astype(np.float32)), valid_mask
 
     def has_impossible(self, survey: Survey) -> bool:
         """Whether `prepare` finds holes in a surveyed scene where there is no nodata value."""
@@ -179,17 +153,9 @@ class Radiometry:
             ends = np.multiply.outer((survey.minimum, survey.maximum), self.gain) + self.offset
         return bool((np.abs(ends) >= IMPOSSIBLE).any())
 
-    def finish(self, unit: Pixels, there: NDArray[np.bool_], dtype: np.dtype[Any], bands: Bands = ALL) -> Pixels:
-        """The network's 0..1 as file numbers, nodata again where `there` is False."""
-        numbers = self.from_unit(unit, dtype, bands)
-        numbers[~there] = self.nodata_in(dtype)
-        return numbers
 
-    def nodata_in(self, dtype: np.dtype[Any]) -> Any:
-        """The nodata value in `dtype`: the file's own if the type can hold it, else NaN, else 0."""
-        if self.nodata is not None and can_hold(dtype, self.nodata):
-            return as_stored(self.nodata, dtype)
-        return np.nan if dtype.kind == "f" else 0
+ALREADY_UNIT = Radiometry((1.0,), (0.0,), "0..1 already")
+"""Of a cube that holds 0..1."""
 
 
 def without_implausible_scale(meta: CubeMeta, survey: Survey) -> CubeMeta:

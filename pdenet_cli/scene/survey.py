@@ -6,19 +6,17 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdenet_cli.errors import FormatError, UsageError
+from pdenet_cli.errors import FormatError
 from pdenet_cli.scene.cube import Cube, Pixels
-from pdenet_cli.scene.dtypes import can_hold, limits
 from pdenet_cli.scene.holes import valid
 from pdenet_cli.scene.meta import CubeMeta
 from pdenet_cli.scene.window import Window
 
-SURVEY_VALUES = 1 << 28  # scenes with more values are surveyed in evenly spread blocks
+QUICK_VALUES = 1 << 28  # values of a large scene that are looked at where an answer must come soon
 BLOCK_VALUES = 1 << 23  # values read at once
 LARGEST_BLOCK = 1 << 27  # a file stored in blocks of more values than this is read row by row, though that is slow
 PERCENTILE_VALUES = 1 << 20  # values that the percentile is computed from
@@ -27,7 +25,6 @@ FILL_VALUES = (-9999.0, -999.0, -32768.0, -(2.0**31), -3.4028234663852886e38, 9.
 """Common nodata values of other products."""
 FILL_SHARE = 0.001  # an extreme value more frequent than this may be a fill value; less frequent, it is chance
 FILL_GAP = 4  # the maximum of a dtype is a fill value if it is this many times the next largest value
-LEAST_STEPS = 10  # floating-point values must span this many integers to be rounded to integers
 
 
 @dataclass(frozen=True)
@@ -51,8 +48,15 @@ class Survey:
     brightest: float | None = None  # 99.9th percentile of gain · value + offset; None: the header has neither
 
     @classmethod
-    def of(cls, cube: Cube, at_most: int = SURVEY_VALUES) -> Survey:
-        """A survey of `cube`: all of it, or evenly spread blocks of about `at_most` values."""
+    def quick(cls, cube: Cube) -> Survey:
+        """A survey of a part of a large scene, for a description or a forecast; never for work on its pixels,
+        which another radiometry would change.
+        """
+        return cls.of(cube, QUICK_VALUES)
+
+    @classmethod
+    def of(cls, cube: Cube, at_most: int = sys.maxsize) -> Survey:
+        """A survey of all of `cube`, or of evenly spread blocks of about `at_most` values."""
         meta = cube.meta
         if meta.dtype.kind not in "uifb":
             raise FormatError(f"{cube.path}: {meta.dtype.name} data are not an image to sharpen.")
@@ -73,11 +77,6 @@ class Survey:
         for block in rest:
             scan.recheck_constant_bands(block)
         return scan.survey()
-
-    @classmethod
-    def whole(cls, cube: Cube) -> Survey:
-        """A survey of all of `cube`, however large."""
-        return cls.of(cube, sys.maxsize)
 
     def usable_bands(self, meta: CubeMeta) -> tuple[int, ...]:
         """The bands that are not marked bad and have at least one valid value."""
@@ -266,21 +265,3 @@ class _Scan:
 
 def _is_common_fill(value: float) -> bool:
     return any(np.isclose(value, fill, rtol=1e-6) for fill in FILL_VALUES)
-
-
-def refuse_narrow(dtype: np.dtype[Any], meta: CubeMeta, survey: Survey) -> None:
-    """Stop where the `dtype` that a user wants cannot hold a scene's values, or its nodata value."""
-    whole = dtype.kind in "ui"
-    low, high = survey.ends(meta)
-    least, most = limits(dtype)
-    if low < least or high > most:
-        holds = f"holds {least:,} to {most:,}" if whole else f"holds {least:g} to {most:g}"
-        raise UsageError(f"`dtype` {dtype.name} {holds}, but the scene's values are {low:g} to {high:g}.")
-    low, high = survey.minimum, survey.maximum
-    if whole and meta.dtype.kind == "f" and high - low < LEAST_STEPS:
-        raise UsageError(f"`dtype` {dtype.name} would round away the scene's values, {low:g} to {high:g}.")
-    uses_nan = meta.nodata is None or math.isnan(meta.nodata)
-    if meta.nodata is not None and not uses_nan and not can_hold(dtype, meta.nodata):
-        raise UsageError(f"`dtype` {dtype.name} cannot hold the scene's nodata value, {meta.nodata:g}.")
-    if whole and survey.holes and uses_nan:
-        raise UsageError(f"`dtype` {dtype.name} cannot hold NaN, which the scene uses for nodata.")

@@ -14,11 +14,10 @@ from pdenet_cli.errors import UsageError
 from pdenet_cli.report import WatchTiles
 from pdenet_cli.sampling.posterior import Posterior, require_posterior
 from pdenet_cli.sampling.run import super_resolve
-from pdenet_cli.sampling.tile import halo_for, margin_for
+from pdenet_cli.sampling.scene_pass import Limits, ScenePass
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.meta import CubeMeta
 from pdenet_cli.scene.reading import Reading
-from pdenet_cli.scene.survey import Survey
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.uncertainty.summaries import USUAL, Question
 
@@ -42,37 +41,24 @@ def sharpen(
     """
     require_posterior(posterior)
     if isinstance(pixels, np.ma.MaskedArray):
-        way = "Pass pixels.filled(VALUE) and nodata=VALUE, so that masked pixels stay nodata"
-        raise UsageError(f"Masked arrays are not supported. {way}.")
+        advice = "Pass pixels.filled(VALUE) and nodata=VALUE, so that masked pixels stay nodata"
+        raise UsageError(f"Masked arrays are not supported. {advice}.")
     pixels = np.asarray(pixels)
     if pixels.ndim != 3 or not pixels.size or pixels.dtype.kind not in "uif":
-        met = f"an array of {pixels.dtype.name} with shape {pixels.shape}"
-        raise UsageError(f"Got {met}; expected real numbers with the axes (bands, rows, columns).")
+        found = f"an array of {pixels.dtype.name} with shape {pixels.shape}"
+        raise UsageError(f"Got {found}; expected real numbers with the axes (bands, rows, columns).")
     bands, rows, columns = pixels.shape
     source = Cube(Path("the array"), CubeMeta(bands, rows, columns, pixels.dtype, nodata=nodata), pixels)
-    reading = Reading.of(source, posterior.network.bands, value_range, Survey.whole(source))
-    posterior.refuse_other_bands(len(reading.bands))
     asked = Maps(maps, question, posterior)
+    reading = Reading.of(source, posterior.network.bands, value_range)
+    scene = ScenePass.prepare(source, posterior, asked.summaries, reading, Limits(memory))
+    question = asked.question_for(reading.radiometry)
     fine = replace(source.meta.upscaled(posterior.network.scale), dtype=np.dtype("f4"), nodata=float("nan"))
-    metas = {"mean": fine} | dict(asked.metas(fine))
+    metas = {"mean": fine} | dict(asked.metas(fine, question))
     made: dict[str, NDArray[np.float32]] = {
         name: np.empty(meta.shape(), np.float32) for name, meta in metas.items()
     }
     cubes = {name: Cube(Path(name), meta, made[name]) for name, meta in metas.items()}
-    layers = asked.layers(cubes)
-    posterior = posterior.for_scene(source, reading.bands, reading.radiometry)
-    halo = halo_for(posterior, asked.summaries, holes=reading.survey.holes)
-    margin = margin_for(posterior, asked.summaries)
-    plan = posterior.plan(source.meta.window, reading.bands, halo, memory, margin=margin)
-    work = super_resolve(
-        source,
-        posterior,
-        plan,
-        reading.radiometry,
-        layers,
-        question=asked.question,
-        constant=reading.constant,
-    )
-    for done, _ in enumerate(work, start=1):
-        watch(done, len(plan.tiles))
+    for done, _ in enumerate(super_resolve(scene, asked.layers(cubes), question=question), start=1):
+        watch(done, len(scene.plan.tiles))
     return {name: array[0] if name.endswith("_merged") else array for name, array in made.items()}

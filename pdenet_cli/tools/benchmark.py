@@ -19,7 +19,7 @@ from pdenet_cli.evaluation.look import TRUTH
 from pdenet_cli.evaluation.measures import Trust
 from pdenet_cli.evaluation.metrics import PROTOCOLS
 from pdenet_cli.evaluation.results import Evaluation, SceneResult
-from pdenet_cli.evaluation.trial import Coarse, every_mask_one, make_coarse, scratch_cube, sharpen_coarse
+from pdenet_cli.evaluation.trial import Coarse, make_coarse, scratch_cube, sharpen_coarse
 from pdenet_cli.evaluation.uncertainty import assess
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.models.catalogue import BICUBIC, DEFAULT_SCALE, find_model
@@ -186,7 +186,7 @@ class Benchmark:
         best = draw_sets[min(self.samples[-1], len(posterior)), 0]
         sharpen_coarse(low, posterior, [*outputs, (best, output)], **options, whole_spectra=True)
         certain = [(MEAN, sinks[study.EVERY_MASK_ONE])]
-        sharpen_coarse(low, every_mask_one(posterior), certain, **options, whole_spectra=True)
+        sharpen_coarse(low, posterior.with_every_mask_one(), certain, **options, whole_spectra=True)
         return {draws: sink.scores() for draws, sink in sinks.items()}
 
     def _mismatch_notes(self, bands: int) -> tuple[str, ...]:

@@ -158,10 +158,16 @@ class Delivery:
         return found if all(output.parts[0].exists() for output, _ in self.cubes.values()) else None
 
     @contextmanager
-    def open_outputs(self) -> Iterator[dict[str, Cube]]:
-        """Every cube, open for writing, with the pixels that an interrupted run has written."""
+    def open_outputs(self, described: Mapping[str, CubeMeta]) -> Iterator[dict[str, Cube]]:
+        """Every cube, open for writing, with the pixels that an interrupted run has written.
+
+        `described` is what is known by now of some cubes besides their shapes.
+        """
         with ExitStack() as opened:
-            yield {name: opened.enter_context(output.create(meta)) for name, (output, meta) in self.cubes.items()}
+            yield {
+                name: opened.enter_context(output.create(described.get(name, meta)))
+                for name, (output, meta) in self.cubes.items()
+            }
 
     @contextmanager
     def cleanup_on_failure(self) -> Iterator[None]:

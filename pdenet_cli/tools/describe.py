@@ -65,7 +65,7 @@ def describe(
             refuse_folders((quicklook_path,))
             refuse_other_than_png(quicklook_path)
             refuse_existing((quicklook_path,), overwrite)
-        survey = Survey.of(cube)
+        survey = Survey.quick(cube)
         radiometry = Radiometry.of(cube.meta, survey, value_range)
         picture = quicklook(cube) if thumbnail or quicklook_path is not None else None
     if quicklook_path is not None and picture is not None:

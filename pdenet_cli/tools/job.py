@@ -12,23 +12,23 @@ from typing import Any, Self
 
 import numpy as np
 
-from pdenet_cli.errors import OutputError, UsageError
+from pdenet_cli.errors import OutputError
 from pdenet_cli.files import unwritable
 from pdenet_cli.formats import open_cube, output_format
 from pdenet_cli.formats.common.output import Output
 from pdenet_cli.report import Report, Say, finite, hashes, versions
-from pdenet_cli.sampling.mixtures import enough_bands
 from pdenet_cli.sampling.posterior import Posterior, require_posterior
-from pdenet_cli.sampling.run import Layer, super_resolve
-from pdenet_cli.sampling.tile import halo_for, margin_for
+from pdenet_cli.sampling.run import super_resolve
+from pdenet_cli.sampling.scene_pass import Limits, ScenePass
 from pdenet_cli.scene.bands import BandChoice, runs
+from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.meta import CubeMeta
-from pdenet_cli.scene.reading import Reading
-from pdenet_cli.scene.survey import Survey, refuse_narrow
-from pdenet_cli.scene.window import Window
+from pdenet_cli.scene.reading import Reading, refuse_narrow
+from pdenet_cli.scene.survey import Survey
 from pdenet_cli.tools.delivery import COMPLETE, KEPT, Delivery
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.tools.naming import with_own_name
+from pdenet_cli.tools.notes import clipped_notes, scene_notes
 from pdenet_cli.uncertainty.summaries import USUAL, Question
 
 
@@ -86,15 +86,21 @@ class Job:
     ) -> None:
         """`output` is the sharpened cube; maps are named after it. `others` are scenes that must stay."""
         require_posterior(posterior)
-        scene, output = Path(scene), Path(output)
-        self.posterior, self.settings, self.others = posterior, settings, others
+        self.settings, self.others = settings, others
         self.maps = Maps(settings.maps, settings.question, posterior)
         self.late_notes: list[str] = []  # what only the work has shown
-        self.source = open_cube(scene, settings.variable, settings.axes, settings.nodata)
+        file = open_cube(scene, settings.variable, settings.axes, settings.nodata)
         try:
-            self._prepare(scene, output)
+            cube = file if settings.bands is None else file.with_bands(settings.bands)
+            self.delivery = self._delivery(cube, Path(output), posterior)
+            self.delivery.refuse((Path(scene), *cube.files))
+            if not settings.resume and not settings.forecast:
+                self.delivery.refuse_existing()
+                self.delivery.refuse_small_disk()
+            self.scene = self._prepared(cube, posterior)
+            self.question = self.maps.question_for(self.scene.reading.radiometry)
         except BaseException:
-            self.source.close()
+            file.close()
             raise
 
     def __enter__(self) -> Self:
@@ -103,50 +109,30 @@ class Job:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.source.close()
+        self.scene.cube.close()
 
-    def _prepare(self, scene: Path, output: Path) -> None:
-        posterior, settings = self.posterior, self.settings
-        self.chosen: tuple[int, ...] | None = None
-        if settings.bands is not None:
-            self.chosen = self.source.meta.chosen(settings.bands)
-            self.source = self.source.with_bands(settings.bands)
-        shown = settings.page and bool(self.maps.names)
-        also_mean = shown or settings.quicklook
-        cubes = dict(self._cubes(output, also_mean=also_mean))
-        self.delivery = Delivery(output, cubes, settings.overwrite, settings.quicklook, shown, settings.style)
-        self.delivery.refuse((scene, *self.source.files))
-        if not settings.resume and not settings.forecast:
-            self.delivery.refuse_existing()
-            self.delivery.refuse_small_disk()
-        # The whole scene: outputs would lose a hole or a bright pixel that the survey missed.
-        survey = Survey.of(self.source) if settings.forecast else Survey.whole(self.source)
-        self.reading = Reading.of(self.source, posterior.network.bands, settings.value_range, survey)
-        self.maps.scale_tolerance(self.reading.radiometry, self.reading.survey)
-        # The maps can say only now what their tolerance is in.
-        self.delivery = replace(self.delivery, cubes=dict(self._cubes(output, also_mean=also_mean)))
+    def _delivery(self, cube: Cube, output: Path, posterior: Posterior) -> Delivery:
+        """The files to be written, by what is known before the scene is looked at."""
+        settings, form = self.settings, output_format(output)
+        page = settings.page and bool(self.maps.names)
+        cubes: dict[str, tuple[Output, CubeMeta]] = {}
+        fine = _fine(cube, posterior)
+        if settings.cube or page or settings.quicklook:
+            named = output if settings.cube else output.with_name(f"{output.stem}_mean{output.suffix}")
+            cubes["mean"] = Output(named, form), _mean_meta(fine, settings.dtype)
+        for name, meta in self.maps.metas(fine, self.maps.question):
+            cubes[name] = Output(output.with_name(f"{output.stem}_{name}{output.suffix}"), form), meta
+        return Delivery(output, cubes, settings.overwrite, settings.quicklook, page, settings.style)
+
+    def _prepared(self, cube: Cube, posterior: Posterior) -> ScenePass:
+        """The scene, looked at: all of it, unless only a forecast is wanted."""
+        settings = self.settings
+        survey = Survey.quick(cube) if settings.forecast else Survey.of(cube)
+        reading = Reading.of(cube, posterior.network.bands, settings.value_range, survey)
         if settings.dtype is not None:
-            refuse_narrow(np.dtype(settings.dtype), self.source.meta, self.reading.survey)
-        posterior.refuse_other_bands(len(self.reading.bands))
-        self.posterior = posterior = posterior.for_scene(self.source, self.reading.bands, self.reading.radiometry)
-        self.plan = posterior.plan(
-            self.source.meta.window,
-            self.reading.bands,
-            self._halo(),
-            settings.memory,
-            settings.tile,
-            margin=margin_for(posterior, self.maps.summaries),
-        )
-
-    def _halo(self) -> int | None:
-        """The margin of the tiles: as asked for, else what makes them exact."""
-        posterior, halo = self.posterior, self.settings.halo
-        if halo is None:
-            return halo_for(posterior, self.maps.summaries, holes=self.reading.survey.holes)
-        if posterior.network.halo is None:
-            met = f"{posterior.model.name} looks at the whole scene at once"
-            raise UsageError(f"`halo` {halo}: {met}; in pieces its results would be wrong. Leave out `halo`.")
-        return halo
+            refuse_narrow(np.dtype(settings.dtype), cube.meta, reading)
+        limits = Limits(settings.memory, settings.tile, settings.halo)
+        return ScenePass.prepare(cube, posterior, self.maps.summaries, reading, limits)
 
     def run(self, say: Say = lambda text: None) -> Iterator[tuple[int, int]]:
         """Write all outputs; yields (tiles done, tiles in all). Afterwards `report` is set."""
@@ -161,7 +147,7 @@ class Job:
         try:
             finished = delivery.finished_report(job) if self.settings.resume else None
             if finished is not None:
-                delivery.draw(self._scene_name, self.source, finished, missing=True)
+                delivery.draw(self._scene_name, self.scene.cube, finished, missing=True)
                 self.report = finished
                 return
             delivery.refuse_others(self.others, self.settings.variable, self.settings.axes)
@@ -178,25 +164,21 @@ class Job:
             self.delivery.refuse_small_disk()
         if interrupted is None:
             if self.delivery.journal.steps and not (self.settings.resume or self.settings.overwrite):
-                met = f"{self.delivery.path}: an interrupted run is here"
-                raise OutputError(f"{met}. `resume` continues it, `overwrite` starts again.")
-            self.delivery.begin(job | {"plan": self._tiling})
+                found = f"{self.delivery.path}: an interrupted run is here"
+                raise OutputError(f"{found}. `resume` continues it, `overwrite` starts again.")
+            self.delivery.begin(job | {"plan": self.scene.plan.tiling})
         else:
             recorded, steps = interrupted
-            self.plan = replace(self.plan, **recorded["plan"])
+            self.scene = self.scene.with_tiling(recorded["plan"])
         with self.delivery.cleanup_on_failure():
             if COMPLETE not in steps:
                 statistics = yield from self._write_tiles(len(steps), say)
                 self.delivery.complete(self._report(job, statistics, time.monotonic() - started))
-        self.report = self.delivery.commit(self._scene_name, self.source)
+        self.report = self.delivery.commit(self._scene_name, self.scene.cube)
 
     @property
     def _scene_name(self) -> str:
-        return with_own_name(self.source.path).name
-
-    @property
-    def _tiling(self) -> dict[str, int]:
-        return {"tile": self.plan.tile, "depth": self.plan.depth}
+        return with_own_name(self.scene.cube.path).name
 
     def _interrupted(self, job: dict[str, Any], say: Say) -> tuple[dict[str, Any], list[str]] | None:
         """The job and the finished steps of an interrupted run that this one can continue; None: there is none."""
@@ -204,87 +186,61 @@ class Job:
         if interrupted is None or COMPLETE in interrupted[1]:
             return interrupted
         asked = self.settings.tile is not None or self.settings.memory is not None
-        if asked and interrupted[0]["plan"] != self._tiling:
+        if asked and interrupted[0]["plan"] != self.scene.plan.tiling:
             say("The interrupted run used different tiles: starting again.")
             return None
         return interrupted
 
     def forecast(self) -> Forecast:
         """What the work would need; the time is extrapolated from one sub-network on a part of one tile."""
-        tile = self.plan.tiles[len(self.plan.tiles) // 2].padded
-        part = Window(tile.row, tile.column, min(tile.rows, 64), min(tile.columns, 64))
-        span = self.plan.spans[0].padded if self.posterior.mixtures is None else range(len(self.reading.bands))
-        seen = [self.reading.bands[i] for i in span]
-        unit, _ = self.reading.radiometry.prepare(self.source.read(part, seen), seen)
-        cubes = self.delivery.cubes
+        scene, cubes = self.scene, self.delivery.cubes
         return Forecast(
             outputs={name: str(output.path) for name, (output, _) in cubes.items()},
             bytes_on_disk=sum(meta.nbytes for _, meta in cubes.values()),
-            bytes_of_memory=self.posterior.bytes_for(self.plan),
-            tiles=len(self.plan.tiles) * len(self.plan.spans),
-            tile=self.plan.tile,
-            bands=self.plan.depth,
-            seconds=self.posterior.seconds_for(self.plan, unit),
+            bytes_of_memory=scene.sampler.bytes_for(scene.plan),
+            tiles=len(scene.plan.tiles) * len(scene.plan.spans),
+            tile=scene.plan.tile,
+            bands=scene.plan.depth,
+            seconds=scene.seconds(),
             in_the_way=() if self.settings.resume else tuple(map(str, self.delivery.in_the_way)),
         )
 
     def _write_tiles(self, first: int, say: Say) -> Generator[tuple[int, int], None, dict[str, dict[str, Any]]]:
         """Write every tile from number `first` on; returns the statistics of the maps."""
-        with self.delivery.open_outputs() as cubes:
+        scene, fine = self.scene, _fine(self.scene.cube, self.scene.posterior)
+        with self.delivery.open_outputs(dict(self.maps.metas(fine, self.question))) as cubes:
             layers = self.maps.layers(cubes)
-            total = len(self.plan.tiles)
+            total = len(scene.plan.tiles)
             yield first, total
-            work = super_resolve(
-                self.source,
-                self.posterior,
-                self.plan,
-                self.reading.radiometry,
-                layers,
-                first,
-                say,
-                self.maps.question,
-                self.reading.constant,
-            )
+            work = super_resolve(scene, layers, first, say, self.question)
             for count, _ in enumerate(work, start=first + 1):
                 self.delivery.journal.note(f"tile {count}")
                 yield count, total
-            for note in self._clipped(layers, first):
+            for note in clipped_notes(layers, first):
                 say(note)
                 self.late_notes.append(note)
-            return self.maps.statistics(cubes, self.reading.radiometry)
-
-    def _cubes(self, path: Path, *, also_mean: bool) -> Iterator[tuple[str, tuple[Output, CubeMeta]]]:
-        """Each cube to be written, by the name of its map, with its metadata."""
-        chosen = output_format(path)
-        fine = replace(self.source.meta.upscaled(self.posterior.network.scale), notes=())
-        if self.settings.cube or also_mean:
-            dtype = np.dtype(self.settings.dtype) if self.settings.dtype else fine.dtype
-            named = path if self.settings.cube else path.with_name(f"{path.stem}_mean{path.suffix}")
-            # Integers have no NaN; a scene with NaN holes is refused elsewhere.
-            nodata = None if dtype.kind in "ui" and np.isnan(fine.nodata or 0) else fine.nodata
-            yield "mean", (Output(named, chosen), replace(fine, dtype=dtype, nodata=nodata))
-        for name, meta in self.maps.metas(fine):
-            yield name, (Output(path.with_name(f"{path.stem}_{name}{path.suffix}"), chosen), meta)
+            return self.maps.statistics(cubes, scene.reading.radiometry, self.question)
 
     def _job(self) -> dict[str, Any]:
         """All that decides the result, for the report; a resumed run must have the same."""
-        model, settings, radiometry = self.posterior.model, self.settings, self.reading.radiometry
+        scene, posterior, settings = self.scene, self.scene.posterior, self.settings
+        cube, model, radiometry = scene.cube, posterior.model, scene.reading.radiometry
         job = {
-            "inputs": hashes(self.source.files),
-            "variable": self.source.meta.variable,
-            "axes": self.source.axes,
-            "shape": self.source.meta.shape(),
+            "inputs": hashes(cube.files),
+            "variable": cube.meta.variable,
+            "axes": cube.axes,
+            "shape": cube.meta.shape(),
             "model": {"name": model.name, "sha256": model.sha256, "scale": model.scale},
-            "seed": self.posterior.seed,
-            "samples": len(self.posterior),
-            "ensemble": self.posterior.ensemble,
-            "mixtures": len(self.posterior.mixtures or ()),
-            "halo": self.plan.halo,
+            "seed": posterior.seed,
+            "samples": len(posterior),
+            "ensemble": posterior.ensemble,
+            "mixtures": scene.sampler.mixtures,
+            "halo": scene.plan.halo,
             "radiometry": asdict(radiometry) | {"floor": str(radiometry.floor)},
-            "bands": None if self.chosen is None else runs(self.chosen),
+            "bands": None if settings.bands is None else runs(cube.band_numbers),
             "dtype": settings.dtype,
             "outputs": sorted(self.delivery.cubes),
-            "uncertainty": self.maps.facts() if self.maps.names else None,
+            "uncertainty": self.maps.facts(self.question) if self.maps.names else None,
             "versions": versions("torch", "numpy"),
         }
         plain: dict[str, Any] = json.loads(json.dumps(finite(job)))  # as it is read back: lists, not tuples
@@ -292,42 +248,12 @@ class Job:
 
     def _notes(self) -> tuple[str, ...]:
         """Notes for the user: on the file, on the samples, and on intervals that may not hold."""
-        count, asked = len(self.posterior), self.posterior.asked
-        met = f"{count} samples instead of {asked}: this network cannot give more different ones."
-        fewer = (met,) if 1 < count < asked else ()
-        of_scene = (*self.source.meta.notes, *self.reading.survey.notes)
-        of_maps = *self.maps.unit_notes(self.source.meta), *self.maps.notes(len(self.reading.bands))
-        return (*of_scene, *self._zero_bands(), *fewer, *self._unmixed(), *of_maps)
-
-    def _unmixed(self) -> Iterator[str]:
-        """A note if the network sees every band of a scene that it would see as mixtures were it larger."""
-        if self.posterior.mixtures is None and enough_bands(len(self.reading.bands), self.posterior.most_mixtures):
-            met = "Too few pixels with data to see the bands as mixtures"
-            yield f"{met}: the network sees every band, which takes longer."
-
-    def _zero_bands(self) -> Iterator[str]:
-        """A note if bad bands are written as 0 because the output has no nodata value."""
-        mean = next((meta for name, (_, meta) in self.delivery.cubes.items() if name == "mean"), None)
-        unusable = self._unusable_bands
-        if mean is not None and unusable and mean.nodata is None and mean.dtype.kind in "iu":
-            bands = "bad band is" if unusable == 1 else "bad bands are"
-            yield f"{unusable} {bands} written as 0: the scene has no nodata value. Give one with `nodata`"
-
-    def _clipped(self, layers: Sequence[Layer], first: int) -> Iterator[str]:
-        """A note if values were beyond the type of the cube; those of tiles before `first` were not counted."""
-        for layer in layers:
-            if layer.cube is not None and (count := sum(layer.clipped)):
-                least = "At least " if first else ""
-                values = f"{count:,} values were" if count > 1 else "1 value was"
-                way = "pdenet upscale --dtype float32 keeps them"
-                yield f"{least}{values} beyond what {layer.cube.meta.dtype.name} holds and clipped; {way}."
-
-    @property
-    def _unusable_bands(self) -> int:
-        return self.source.meta.bands - len(self.reading.bands) - len(self.reading.constant)
+        _, mean = self.delivery.cubes.get("mean", (None, None))
+        of_maps = self.maps.notes(self.scene.cube.meta, self.scene.reading, self.question)
+        return *scene_notes(self.scene, mean), *of_maps
 
     def _report(self, job: dict[str, Any], statistics: dict[str, dict[str, Any]], seconds: float) -> Report:
-        meta = self.source.meta
+        scene, meta = self.scene, self.scene.cube.meta
         return Report(
             job=job,
             outputs=self.delivery.names,
@@ -335,14 +261,27 @@ class Job:
                 "bands": meta.bands,
                 "rows": meta.rows,
                 "columns": meta.columns,
-                "unusable_bands": self._unusable_bands,
-                "constant_bands": len(self.reading.constant),
-                "nodata_share": self.reading.survey.nodata_share,
-                "tile": self.plan.tile,
-                "bands_at_once": self.plan.depth,
-                "device": str(self.posterior.device),
+                "unusable_bands": scene.reading.unusable(meta),
+                "constant_bands": len(scene.reading.constant),
+                "nodata_share": scene.reading.survey.nodata_share,
+                "tile": scene.plan.tile,
+                "bands_at_once": scene.plan.depth,
+                "device": str(scene.posterior.device),
             },
             seconds=round(seconds, 2),
             notes=(*self._notes(), *self.late_notes),
             maps=statistics,
         )
+
+
+def _fine(cube: Cube, posterior: Posterior) -> CubeMeta:
+    """The metadata of the scene on the fine grid."""
+    return replace(cube.meta.upscaled(posterior.network.scale), notes=())
+
+
+def _mean_meta(fine: CubeMeta, wanted: str | None) -> CubeMeta:
+    """The metadata of the sharpened cube, of the `wanted` type if there is one."""
+    dtype = np.dtype(wanted) if wanted else fine.dtype
+    # Integers have no NaN; a scene with NaN holes is refused elsewhere.
+    nodata = None if dtype.kind in "ui" and np.isnan(fine.nodata or 0) else fine.nodata
+    return replace(fine, dtype=dtype, nodata=nodata)

@@ -18,7 +18,7 @@ from pdenet_cli.sampling.run import Layer
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.meta import CubeMeta
 from pdenet_cli.scene.radiometry import Radiometry
-from pdenet_cli.scene.survey import Survey
+from pdenet_cli.scene.reading import Reading
 from pdenet_cli.uncertainty.calibration import Calibration
 from pdenet_cli.uncertainty.summaries import FILE_UNITS, MAPS, MEAN, SCALED_UNITS, Question, Summary
 
@@ -33,12 +33,11 @@ UNIT_ATTRIBUTES = ("units", "unittype", "data units")  # header fields that are 
 
 
 class Maps:
-    """The maps that a run makes; refused here if the model or the question does not allow them."""
+    """The maps that a run makes of any scene; refused here if the model or the question does not allow them."""
 
     def __init__(self, names: Sequence[str] | None, question: Question, posterior: Posterior) -> None:
         """`names` are names of MAPS, or a single one; None for the default ones of the model."""
         self.posterior = posterior
-        self.doubts: tuple[str, ...] = ()  # on the tolerance, once the scene is known
         self.by_default = names is None
         self.calibration = Calibration.of(posterior.model.spec)
         usual_level = None if self.calibration is None else self.calibration.level
@@ -53,29 +52,23 @@ class Maps:
             self._refuse(summary)
         if question.level is not None and "interval" not in self.names:
             none = "This model is not calibrated and has none. Omit"
-            way = "Add `maps` interval, or omit" if self.calibration else none
-            raise UsageError(f"`level` {question.level:g} applies only to intervals. {way} `level`.")
+            advice = "Add `maps` interval, or omit" if self.calibration else none
+            raise UsageError(f"`level` {question.level:g} applies only to intervals. {advice} `level`.")
 
-    def scale_tolerance(self, radiometry: Radiometry, survey: Survey) -> None:
-        """Tell the tolerance in both units where the header scales values; doubt one that no error can exceed."""
+    def question_for(self, radiometry: Radiometry) -> Question:
+        """The question put to a scene: it says the tolerance in both units where the header scales values."""
         tolerance, sizes = self.question.tolerance, np.abs(radiometry.measures)
-        if tolerance is None:
-            return
-        if (sizes != 1).any():
-            numbers = " to ".join(dict.fromkeys(f"{tolerance / size:g}" for size in (sizes.max(), sizes.min())))
-            told = f" as the header scales values ({numbers} in the file's numbers)"
-            self.question = replace(self.question, scaled=told)
-        differ = float((survey.maximum - survey.minimum) * sizes.max())
-        if 0 < differ < tolerance:
-            met = f"`tolerance` {tolerance:g} is larger than any difference of this scene's values ({differ:.3g})"
-            self.doubts = (f"{met}: is it in the right unit?",)
+        if tolerance is None or not (sizes != 1).any():
+            return self.question
+        numbers = " to ".join(dict.fromkeys(f"{tolerance / size:g}" for size in (sizes.max(), sizes.min())))
+        return replace(self.question, scaled=f" as the header scales values ({numbers} in the file's numbers)")
 
-    def metas(self, fine: CubeMeta) -> Iterator[tuple[str, CubeMeta]]:
+    def metas(self, fine: CubeMeta, question: Question) -> Iterator[tuple[str, CubeMeta]]:
         """The name and the metadata of each map's cube; `fine` is the metadata of the sharpened cube."""
         for summary in self.summaries:
             if summary.compute is not None:
-                yield summary.name, self._meta(fine, summary, merged=False)
-            yield f"{summary.name}_merged", self._meta(fine, summary, merged=True)
+                yield summary.name, _meta(fine, summary, question, merged=False)
+            yield f"{summary.name}_merged", _meta(fine, summary, question, merged=True)
 
     def layers(self, cubes: Mapping[str, Cube]) -> list[Layer]:
         """The layers that fill these cubes: the maps and, if it is among them, the sharpened cube, called mean."""
@@ -87,9 +80,9 @@ class Maps:
         scaling = None if cube is None else _scaling(cube.meta)
         return Layer(summary, cube, cubes[f"{summary.name}_merged"], scaling=scaling)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, question: Question) -> dict[str, Any]:
         """The parameters of the maps and the guarantee of the calibration, for the report."""
-        q, calibration = self.question, self.calibration
+        q, calibration = question, self.calibration
         asked: dict[str, Any] = {
             "levels": q.grey_levels,
             "level": q.level,
@@ -110,28 +103,26 @@ class Maps:
         }
         return asked | {"calibration": promise}
 
-    def notes(self, bands: int) -> tuple[str, ...]:
-        """Notes on the unit and the size of a tolerance, on default maps without intervals, and on a calibration
-        made for other samples; the scene has so many `bands`.
+    def notes(self, scene: CubeMeta, reading: Reading, question: Question) -> Iterator[str]:
+        """Notes on the unit of merged maps and of a tolerance, on one that no error can exceed, on default maps
+        without intervals, and on a calibration made for other samples.
         """
-        q = self.question
-        scaled = (f"`tolerance` {q.tolerance:g} is taken{q.scaled}.",) if q.scaled else ()
+        if any(_scaling(_meta(scene, summary, question, merged=False)) for summary in self.summaries):
+            yield f"The bands differ in gain or offset: maps in {FILE_UNITS} are merged as {SCALED_UNITS}."
         if self.calibration is None and self.by_default:
             name = self.posterior.model.name
-            return (f"{name} is not calibrated, so there are no intervals; see pdenet calibrate.",)
+            yield f"{name} is not calibrated, so there are no intervals; see pdenet calibrate."
         if self.calibration is None or not any(summary.foresees for summary in self.summaries):
-            return ()
+            return
+        if question.scaled:
+            yield f"`tolerance` {question.tolerance:g} is taken{question.scaled}."
+        yield from _doubts(question, reading)
         posterior = self.posterior
         count, ensemble, mixtures = len(posterior), posterior.ensemble, posterior.most_mixtures
-        seen = partial(mixtures_seen, bands)
-        return (*scaled, *self.doubts, *self.calibration.misfits(count, ensemble, mixtures=mixtures, seen=seen))
+        seen = partial(mixtures_seen, len(reading.bands))
+        yield from self.calibration.misfits(count, ensemble, mixtures=mixtures, seen=seen)
 
-    def unit_notes(self, scene: CubeMeta) -> Iterator[str]:
-        """A note if merged maps are not in the file's numbers."""
-        if any(_scaling(self._meta(scene, summary, merged=False)) for summary in self.summaries):
-            yield f"The bands differ in gain or offset: maps in {FILE_UNITS} are merged as {SCALED_UNITS}."
-
-    def statistics(self, cubes: Mapping[str, Cube], radiometry: Radiometry) -> dict[str, Any]:
+    def statistics(self, cubes: Mapping[str, Cube], radiometry: Radiometry, question: Question) -> dict[str, Any]:
         """Mean, median and shares of the scene above some levels, for each merged map and for interval widths."""
         sizes = 1 / np.abs(radiometry.gain)  # from 0 to 1, in the file's units
         ranges = {"spread": float(np.mean(sizes)), "scaled": float(np.mean(sizes * np.abs(radiometry.measures)))}
@@ -142,7 +133,7 @@ class Maps:
         scaled = {name for name, cube in cubes.items() if _scaling(cube.meta)}
         shown: dict[str, tuple[str, str, Iterator[NDArray[np.float32]]]] = {
             s.name: (
-                s.describe(self.question),
+                s.describe(question),
                 "scaled" if s.name in scaled else s.unit,
                 strips(cubes[f"{s.name}_merged"]),
             )
@@ -151,7 +142,7 @@ class Maps:
         }
         if "interval" in self.names:
             high, low = (strips(cubes[f"interval_{end}_merged"]) for end in ("high", "low"))
-            says = f"width of the interval at level {self.question.level:g}, mean over the bands"
+            says = f"width of the interval at level {question.level:g}, mean over the bands"
             unit = "scaled" if "interval_low" in scaled else "spread"
             shown["interval"] = says, unit, (top - base for top, base in zip(high, low, strict=True))
         fine = next(iter(cubes.values())).meta
@@ -177,17 +168,17 @@ class Maps:
         if summary.needs != "nothing" and len(self.posterior) < 2:
             if self.posterior.network.random:
                 raise UsageError("`samples` 1: a single sample has no uncertainty. Use 2 or more.")
-            met = f"a {model.spec.network} network is deterministic and gives no uncertainty"
+            reason = f"a {model.spec.network} network is deterministic and gives no uncertainty"
             flips = "" if self.posterior.network.turns else ", or `ensemble` flips `samples` 8"
             hint = f"Use a pdenet model{flips}."
-            raise ModelError(f"{model.name}: {met}. {hint}")
+            raise ModelError(f"{model.name}: {reason}. {hint}")
         if summary.name == "risk" and q.tolerance is None:
             raise UsageError("`maps` risk needs `tolerance`, the largest acceptable error.")
         if summary.name == "risk" and not np.isfinite(q.tolerance or 0):
             raise UsageError(f"`tolerance` {q.tolerance:g}: must be a finite number.")
         if summary.needs == "errors" and model.errors is None:
-            way = "Run pdenet calibrate --learn-errors first"
-            raise ModelError(f"{model.name} has not learned how large its errors are. {way}.")
+            advice = "Run pdenet calibrate --learn-errors first"
+            raise ModelError(f"{model.name} has not learned how large its errors are. {advice}.")
         if summary.needs == "calibration":
             if self.calibration is None:
                 wanted = summary.name.split("_")[0]
@@ -197,34 +188,44 @@ class Maps:
             assert q.level is not None
             self.calibration.at(q.level)  # refuses a level beyond its table
 
-    def _meta(self, fine: CubeMeta, summary: Summary, merged: bool) -> CubeMeta:
-        """The metadata of a map: the georeference of the scene, float32, NaN where there is no data."""
-        numbers = summary.unit in ("value", "spread")
-        says = summary.describe(self.question)
-        foreign = SCENE_ATTRIBUTES if numbers else SCENE_ATTRIBUTES + UNIT_ATTRIBUTES
-        attributes = {"description": f"{summary.name}: {says}"}
-        if not numbers:
-            attributes["units"] = UNIT_TEXTS[summary.unit]
-        meta = replace(
-            fine,
-            dtype=np.dtype("<f4"),
-            nodata=float("nan"),
-            offsets=fine.offsets if summary.unit == "value" else None,  # a spread takes the gain, never the offset
-            gains=fine.gains if numbers else None,
-            reflectance_scale=fine.reflectance_scale if numbers else None,
-            variable=summary.name,
-            extra={name: value for name, value in fine.extra.items() if name.lower() not in foreign} | attributes,
-        )
-        if not merged:
-            return meta
-        if _scaling(meta):
-            says = f"{says}, {SCALED_UNITS}"
-            meta = replace(meta, extra={**meta.extra, "description": f"{summary.name}: {says}"})
-        lists: dict[str, Any] = dict.fromkeys(CubeMeta.PER_BAND) | {"band_names": (says,)}
-        scaling = {name: values for name in ("gains", "offsets") if (values := getattr(meta, name))}
-        if all(len(set(values)) == 1 for values in scaling.values()):  # else merged values have no common scale
-            lists |= {name: values[:1] for name, values in scaling.items()}
-        return replace(meta.with_bands(slice(0, 1)), default_bands=None, wavelength_units=None, **lists)
+
+def _doubts(question: Question, reading: Reading) -> Iterator[str]:
+    """A note on a tolerance that is larger than any difference of the scene's values."""
+    survey, tolerance = reading.survey, question.tolerance
+    differ = float((survey.maximum - survey.minimum) * np.abs(reading.radiometry.measures).max())
+    if tolerance is not None and 0 < differ < tolerance:
+        found = f"`tolerance` {tolerance:g} is larger than any difference of this scene's values ({differ:.3g})"
+        yield f"{found}: is it in the right unit?"
+
+
+def _meta(fine: CubeMeta, summary: Summary, question: Question, *, merged: bool) -> CubeMeta:
+    """The metadata of a map: the georeference of the scene, float32, NaN where there is no data."""
+    numbers = summary.unit in ("value", "spread")
+    says = summary.describe(question)
+    foreign = SCENE_ATTRIBUTES if numbers else SCENE_ATTRIBUTES + UNIT_ATTRIBUTES
+    attributes = {"description": f"{summary.name}: {says}"}
+    if not numbers:
+        attributes["units"] = UNIT_TEXTS[summary.unit]
+    meta = replace(
+        fine,
+        dtype=np.dtype("<f4"),
+        nodata=float("nan"),
+        offsets=fine.offsets if summary.unit == "value" else None,  # a spread takes the gain, never the offset
+        gains=fine.gains if numbers else None,
+        reflectance_scale=fine.reflectance_scale if numbers else None,
+        variable=summary.name,
+        extra={name: value for name, value in fine.extra.items() if name.lower() not in foreign} | attributes,
+    )
+    if not merged:
+        return meta
+    if _scaling(meta):
+        says = f"{says}, {SCALED_UNITS}"
+        meta = replace(meta, extra={**meta.extra, "description": f"{summary.name}: {says}"})
+    lists: dict[str, Any] = dict.fromkeys(CubeMeta.PER_BAND) | {"band_names": (says,)}
+    scaling = {name: values for name in ("gains", "offsets") if (values := getattr(meta, name))}
+    if all(len(set(values)) == 1 for values in scaling.values()):  # else merged values have no common scale
+        lists |= {name: values[:1] for name, values in scaling.items()}
+    return replace(meta.with_bands(slice(0, 1)), default_bands=None, wavelength_units=None, **lists)
 
 
 def _scaling(meta: CubeMeta) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
