@@ -68,11 +68,12 @@ def _stage(
         z = torch.cat(outputs, dim=1) if outputs else start
         if pieces is not None and j >= 2:
             mask = pieces.next(z.shape[1])
-            z = z * mask if j >= 3 else z
+            z = z * mask if j >= 3 and "K" in config.masks else z
         u = F.conv3d(z, weights["compress"][..., None, None, None]).relu()
         width = u.shape[1]
-        m_spe = 1 if pieces is None else pieces.next(width)
-        m_spa = 1 if pieces is None else pieces.next(width)
+        m_spe, m_spa = (1, 1) if pieces is None else (pieces.next(width), pieces.next(width))
+        if "L" not in config.masks:
+            m_spe = m_spa = 1
         spe1, spe2 = (weights[part][..., None] for part in ("spectral1", "spectral2"))
         o = u + m_spe * F.conv3d(F.conv3d(u, spe1, padding=(1, 0, 0)).relu(), spe2, padding=(1, 0, 0))
         spa1, spa2 = (weights[part][:, :, None] for part in ("spatial1", "spatial2"))

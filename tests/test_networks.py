@@ -266,6 +266,8 @@ VARIANTS = {
     "one stage": replace(PAPER_TINY, stages=1),
     "one unit": replace(TINY, units=1),
     "two units": replace(TINY, units=2, stages=3),
+    "only inputs masked": replace(PAPER_TINY, masks="K"),
+    "only layers masked": replace(PAPER_TINY, masks="L"),
     "wide": replace(PAPER_TINY, width=20, head=12, units=6, stages=1),
 }
 

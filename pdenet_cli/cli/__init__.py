@@ -17,6 +17,7 @@ from pdenet_cli.cli.console import INTERRUPTED, print_error
 from pdenet_cli.cli.evaluate import PixelCommand, evaluate
 from pdenet_cli.cli.info import info
 from pdenet_cli.cli.models import models
+from pdenet_cli.cli.parsing import expanded_lists
 from pdenet_cli.cli.train import train
 from pdenet_cli.cli.upscale import uncertainty, upscale
 from pdenet_cli.errors import OutputError, PdenetError, ResourceError, out_of_memory
@@ -80,8 +81,8 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             # File names may have characters that the terminal cannot show.
             stream.reconfigure(errors="backslashreplace")
-    sys.argv = [sys.argv[0], *map(_at_home, sys.argv[1:])]
     try:
+        sys.argv = [sys.argv[0], *map(_at_home, expanded_lists(sys.argv[1:]))]
         app()
     except PdenetError as error:
         print_error(error)

@@ -121,6 +121,7 @@ def evaluate(
     memory: options.Memory = None,
     value_range: options.Range = None,
     bands: options.BandRange = None,
+    window: options.ScenePart = None,
     var: options.Variable = None,
     axes: options.Axes = None,
     nodata: options.Nodata = None,

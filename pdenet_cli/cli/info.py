@@ -12,7 +12,7 @@ from rich.table import Table
 
 from pdenet_cli.cli import options
 from pdenet_cli.cli.console import out, print_error, print_json, shown, size_text
-from pdenet_cli.cli.parsing import parse_bands
+from pdenet_cli.cli.parsing import parse_bands, parse_window
 from pdenet_cli.errors import BatchError, PdenetError, UsageError, as_pdenet_error
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def info(
     nodata: options.Nodata = None,
     value_range: options.Range = None,
     bands: options.BandRange = None,
+    window: options.ScenePart = None,
     quicklook: Annotated[
         Path | None, typer.Option(help="Write an RGB picture to this file; one cube at a time.", metavar="PNG")
     ] = None,
@@ -56,6 +57,7 @@ def info(
                 overwrite=overwrite,
                 thumbnail=coloured,
                 bands=chosen,
+                window=parse_window(window),
             )
             told.append(found.to_dict())
         except Exception as error:

@@ -114,6 +114,11 @@ BandRange = Annotated[
         metavar="FIRST:LAST,...",
     ),
 ]
+WINDOW = "of each scene, the rest of which is not read: its upper-left pixel, counted from 0, and its size."
+ScenePart = Annotated[
+    tuple[int, int, int, int] | None,
+    typer.Option("--window", help=f"Use only this part {WINDOW}", metavar="ROW COLUMN ROWS COLUMNS"),
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")]
 DryRun = Annotated[
     bool,

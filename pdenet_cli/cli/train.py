@@ -106,6 +106,11 @@ def train(
     threads: options.Threads = None,
     value_range: options.Range = None,
     bands: options.BandRange = None,
+    window: options.ScenePart = None,
+    validate_window: Annotated[
+        tuple[int, int, int, int] | None,
+        typer.Option(help="The same for the cubes of --validate.", metavar="ROW COLUMN ROWS COLUMNS"),
+    ] = None,
     var: options.Variable = None,
     axes: options.Axes = None,
     nodata: options.Nodata = None,

@@ -45,6 +45,7 @@ def upscale(
     halo: options.Halo = None,
     value_range: options.Range = None,
     bands: options.BandRange = None,
+    window: options.ScenePart = None,
     dtype: Annotated[
         str | None, typer.Option(help="Data type of the output, e.g. float32.", show_default="the input's")
     ] = None,
@@ -122,6 +123,7 @@ def uncertainty(
     halo: options.Halo = None,
     value_range: options.Range = None,
     bands: options.BandRange = None,
+    window: options.ScenePart = None,
     var: options.Variable = None,
     axes: options.Axes = None,
     nodata: options.Nodata = None,

@@ -17,6 +17,7 @@ from pdenet_cli.formats.common.kept import keep_blocks
 from pdenet_cli.formats.common.output import Output
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.window import Window
 
 FORMATS: tuple[Format, ...] = (
     tiff.FORMAT,
@@ -35,9 +36,13 @@ NETCDF_NAMES = (".nc", ".nc4", ".cdf", ".netcdf")
 
 
 def open_cube(
-    path: str | Path, variable: str | None = None, axes: str | None = None, nodata: float | None = None
+    path: str | Path,
+    variable: str | None = None,
+    axes: str | None = None,
+    nodata: float | None = None,
+    window: Window | None = None,
 ) -> Cube:
-    """The cube in `path`, whatever its format; only its header is read now.
+    """The cube in `path`, whatever its format, or the part of it in `window`; only its header is read now.
 
     `nodata` is the nodata value, if the file does not declare it or is wrong.
     """
@@ -55,7 +60,7 @@ def open_cube(
             cube.meta = cube.meta.noting(f"`variable` {variable} is ignored: {what}")
         if nodata is not None:
             cube.meta = _with_nodata(cube.meta, nodata)
-        return cube
+        return cube if window is None else cube.windowed(window)
     except PdenetError:
         raise
     except MemoryError as error:

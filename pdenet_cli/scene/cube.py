@@ -15,7 +15,7 @@ from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
 from pdenet_cli.scene.bands import BandChoice
 from pdenet_cli.scene.dtypes import can_hold_all
 from pdenet_cli.scene.meta import CubeMeta
-from pdenet_cli.scene.sliceable import Sliceable, SomeBands
+from pdenet_cli.scene.sliceable import Part, Sliceable, SomeBands
 from pdenet_cli.scene.window import Window
 
 Pixels = NDArray[Any]
@@ -140,6 +140,23 @@ class Cube:
         )
         kept.writable = False
         return kept
+
+    def windowed(self, window: Window) -> Cube:
+        """Only the pixels of `window`, as a cube in its place on the ground; it shares the file."""
+        try:
+            meta = self.meta.windowed(window)
+        except UsageError as error:
+            raise UsageError(f"{self.path}: {error}") from error
+        first = dict(b=0, r=window.row, c=window.column)
+        chosen = self.array if isinstance(self.array, SomeBands) else None  # which must stay the outer view
+        array = self.array if chosen is None else chosen.array
+        shape = dict(b=array.shape[self.axes.index("b")], r=window.rows, c=window.columns)
+        part: Sliceable = Part(array, *(tuple(place[axis] for axis in self.axes) for place in (first, shape)))
+        if chosen is not None:
+            part = SomeBands(part, chosen.axis, chosen.bands)
+        cut = Cube(self.path, meta, part, self.axes, self.close, self.own_files, self.beside)
+        cut.writable = False
+        return cut
 
     def __enter__(self) -> Self:
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -72,6 +72,20 @@ class Georeference:
             rpc=None if self.rpc is None else _upscaled_rpc(self.rpc, factor),
         )
 
+    def cut(self, row: int, column: int) -> Georeference:
+        """The same ground under a grid that begins at this row and column."""
+        transform = self.transform
+        if transform is not None:
+            x0, y0 = self.ground(column, row)
+            transform = (x0, *transform[1:3], y0, *transform[4:])
+        return replace(
+            self,
+            transform=transform,
+            anchor=(0.0, 0.0),
+            points=tuple(replace(p, column=p.column - column, row=p.row - row) for p in self.points),
+            rpc=None if self.rpc is None else _cut_rpc(self.rpc, row, column),
+        )
+
 
 PIXEL_WORDS = ("geo points", "pixel size", "x start", "y start")
 """ENVI's header fields, besides its map info, that are given in pixels."""
@@ -79,22 +93,41 @@ PIXEL_WORDS = ("geo points", "pixel size", "x start", "y start")
 
 def upscaled_words(words: Mapping[str, Any], factor: int) -> dict[str, Any]:
     """A header's fields on a grid `factor` times finer; one in pixels that cannot be parsed is left out."""
-    finer = dict(words)
+
+    def finer(name: str, item: int, number: float) -> float:
+        return number / factor if name == "pixel size" else (number - 1) * factor + 1  # corners count from 1
+
+    return _converted(words, finer)
+
+
+def cut_words(words: Mapping[str, Any], row: int, column: int) -> dict[str, Any]:
+    """A header's fields on a grid that begins at this row and column; the same is left out."""
+
+    def moved(name: str, item: int, number: float) -> float:
+        # A point is counted from the corner of the grid, a start tells where that corner is in a larger scene.
+        steps = {"geo points": (-column, -row), "x start": (column,), "y start": (row,)}.get(name, (0,))
+        return number + steps[item % 4 % len(steps)]
+
+    return _converted(words, moved)
+
+
+def _converted(words: Mapping[str, Any], convert: Callable[[str, int, float], float]) -> dict[str, Any]:
+    """A header's fields with every number of pixels converted; one that cannot be parsed is left out."""
+    changed = dict(words)
     for name in words.keys() & {*PIXEL_WORDS}:
         try:
-            finer[name] = _upscaled_word(name, str(words[name]).strip(), factor)
+            changed[name] = _converted_word(name, str(words[name]).strip(), convert)
         except ValueError:
-            del finer[name]
-    return finer
+            del changed[name]
+    return changed
 
 
-def _upscaled_word(name: str, text: str, factor: int) -> str:
+def _converted_word(name: str, text: str, convert: Callable[[str, int, float], float]) -> str:
     items = [item.strip() for item in text.strip("{}").split(",")]
     for i, item in enumerate(items):
         # A point is column, row and its place on the ground; a size may end in units=...
         if "=" not in item and not (name == "geo points" and i % 4 > 1):
-            number = float(item)  # ENVI counts pixel corners from 1
-            items[i] = f"{number / factor if name == 'pixel size' else (number - 1) * factor + 1:.15g}"
+            items[i] = f"{convert(name, i, float(item)):.15g}"
     joined = ", ".join(items)
     return f"{{{joined}}}" if text.startswith("{") else joined
 
@@ -107,3 +140,8 @@ def _upscaled_rpc(rpc: Mapping[str, str], factor: int) -> dict[str, str]:
         finer[f"{axis}_OFF"] = repr((offset + 0.5) * factor - 0.5)
         finer[f"{axis}_SCALE"] = repr(scale * factor)
     return finer
+
+
+def _cut_rpc(rpc: Mapping[str, str], row: int, column: int) -> dict[str, str]:
+    start = {"LINE_OFF": row, "SAMP_OFF": column}
+    return {name: repr(float(text) - start[name]) if name in start else text for name, text in rpc.items()}

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pdenet_cli.errors import UsageError
 from pdenet_cli.scene.bands import BandChoice, band_numbers
-from pdenet_cli.scene.georeference import PIXEL_WORDS, Georeference, upscaled_words
+from pdenet_cli.scene.georeference import PIXEL_WORDS, Georeference, cut_words, upscaled_words
 from pdenet_cli.scene.wavelengths import nanometres
 from pdenet_cli.scene.window import Window
 
@@ -96,6 +97,20 @@ class CubeMeta:
             columns=self.columns * factor,
             georeference=self.georeference.upscaled(factor),
             extra=upscaled_words(self.extra, factor),
+        )
+
+    def windowed(self, window: Window) -> CubeMeta:
+        """The metadata of the part of the scene in `window`; UsageError if that is not within the scene."""
+        if min(window.rows, window.columns) < 1 or window != window.grown(0, within=self.window):
+            place = f"{window.row} {window.column} {window.rows} {window.columns}"
+            size = f"the scene has {self.rows} rows and {self.columns} columns"
+            raise UsageError(f"`window` {place}: {size}. Give ROW COLUMN ROWS COLUMNS, counted from 0.")
+        return replace(
+            self,
+            rows=window.rows,
+            columns=window.columns,
+            georeference=self.georeference.cut(window.row, window.column),
+            extra=cut_words(self.extra, window.row, window.column),
         )
 
     def chosen(self, bands: BandChoice) -> tuple[int, ...]:

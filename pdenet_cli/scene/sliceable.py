@@ -1,4 +1,4 @@
-"""Arrays that are read by slices, and views of some of their bands that read few others with them."""
+"""Arrays that are read by slices; views of a box, and of some of their bands that read few others with them."""
 
 from __future__ import annotations
 
@@ -25,6 +25,28 @@ class Sliceable(Protocol):
     @property
     def shape(self) -> tuple[int, ...]: ...
     def __getitem__(self, key: tuple[slice, ...], /) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """A view of a box of another array."""
+
+    array: Sliceable
+    first: tuple[int, ...]  # along each axis
+    shape: tuple[int, ...]
+
+    @property
+    def block(self) -> tuple[int, ...] | None:
+        return getattr(self.array, "block", None)
+
+    @property
+    def strided(self) -> bool:
+        return getattr(self.array, "strided", False)
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Any:
+        ranges = (range(size)[part] for size, part in zip(self.shape, key, strict=True))
+        moved = (slice(r.start + at, r.stop + at, r.step) for r, at in zip(ranges, self.first, strict=True))
+        return self.array[tuple(moved)]
 
 
 @dataclass(frozen=True)

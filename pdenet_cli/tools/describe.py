@@ -14,6 +14,7 @@ from pdenet_cli.scene.meta import CubeMeta
 from pdenet_cli.scene.picture import Picture, png, quicklook, refuse_other_than_png
 from pdenet_cli.scene.radiometry import Radiometry
 from pdenet_cli.scene.survey import Survey
+from pdenet_cli.scene.window import Window
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,14 @@ def describe(
     overwrite: bool = False,
     thumbnail: bool = False,
     bands: BandChoice | None = None,
+    window: Window | None = None,
 ) -> Description:
-    """The description of the cube in `path`, or of only some of its `bands`.
+    """The description of the cube in `path`, or of only some of its `bands` in a `window`.
 
     An RGB picture of it is written to `quicklook_path`. `thumbnail`: the description holds a picture too, for
     which three whole bands are read.
     """
-    with open_cube(path, variable, axes, nodata) as whole:
+    with open_cube(path, variable, axes, nodata, window) as whole:
         cube = whole if bands is None else whole.with_bands(bands)
         if quicklook_path is not None:
             refuse_scenes((quicklook_path,), (path, *cube.files))

@@ -118,6 +118,10 @@ def _credible_header(cube: Cube, survey_of: Callable[[Cube], Survey]) -> CubeMet
 
 def _open_estimate(estimate: Path, settings: TruthSettings) -> Cube:
     """The estimate; its variable may have another name than that of the truth, if it has only one."""
+    if (window := settings.window) is not None:  # unless it is the estimate of that window alone
+        whole = _open_estimate(estimate, replace(settings, window=None))
+        alone = (whole.meta.rows, whole.meta.columns) == (window.rows, window.columns)
+        return whole if alone else whole.windowed(window)
     try:
         return open_truth(estimate, settings)
     except FormatError:

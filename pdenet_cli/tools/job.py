@@ -41,6 +41,7 @@ class Settings:
     question: Question = USUAL  # the parameters of the maps
     value_range: tuple[float, float] | None = None
     bands: BandChoice | None = None
+    window: Window | None = None  # the part of the scene that is read
     dtype: str | None = None
     memory: int | None = None
     tile: int | None = None
@@ -89,7 +90,7 @@ class Job:
         self.settings, self.others = settings, others
         self.maps = Maps(settings.maps, settings.question, posterior)
         self.late_notes: list[str] = []  # what only the work has shown
-        file = open_cube(scene, settings.variable, settings.axes, settings.nodata)
+        file = open_cube(scene, settings.variable, settings.axes, settings.nodata, settings.window)
         try:
             cube = file if settings.bands is None else file.with_bands(settings.bands)
             self.delivery = self._delivery(cube, Path(output), posterior)
@@ -238,6 +239,7 @@ class Job:
             "halo": scene.plan.halo,
             "radiometry": asdict(radiometry) | {"floor": str(radiometry.floor)},
             "bands": None if settings.bands is None else runs(cube.band_numbers),
+            "window": settings.window and asdict(settings.window),
             "dtype": settings.dtype,
             "outputs": sorted(self.delivery.cubes),
             "uncertainty": self.maps.facts(self.question) if self.maps.names else None,

@@ -19,6 +19,7 @@ from pdenet_cli.models.spec import ModelSpec
 from pdenet_cli.models.weights_file import SUFFIX
 from pdenet_cli.scene.bands import BandChoice
 from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.window import Window
 from pdenet_cli.system import tune_process, use_threads
 from pdenet_cli.training.data import HoldOut, Scene
 from pdenet_cli.training.find_cubes import find_cubes
@@ -68,6 +69,8 @@ class TrainingPlan:
     axes: str | None = None
     nodata: float | None = None  # None: as declared in the file
     bands: BandChoice | None = None  # of the cubes
+    window: Window | None = None  # the part of each cube that is trained on
+    validate_window: Window | None = None  # the same of each cube to validate on
     value_range: tuple[float, float] | None = None
     licence: str = "not stated"
 
@@ -145,8 +148,10 @@ def _scenes(
     """
     found = False
 
+    window = plan.validate_window if holdout == "whole" else plan.window
+
     def open_path(path: Path) -> Cube:
-        return open_cube(path, plan.variable, plan.axes, plan.nodata)
+        return open_cube(path, plan.variable, plan.axes, plan.nodata, window)
 
     for cube in find_cubes(paths, open_path, lambda text: tell(Note(text))):
         try:
@@ -157,6 +162,8 @@ def _scenes(
         found = True
         if plan.nodata is not None:
             scene.facts["nodata"] = plan.nodata
+        if window is not None:
+            scene.facts["window"] = asdict(window)
         for note in scene.notes:
             tell(Note(f"{scene.name}: {note}"))
         yield scene

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class TruthSettings:
     part: str = "whole"
     value_range: tuple[float, float] | None = None
     bands: BandChoice | None = None
+    window: Window | None = None  # the part of each scene that is read
     variable: str | None = None
     axes: str | None = None
     nodata: float | None = None  # None: as declared in the file
@@ -70,13 +71,14 @@ class TruthSettings:
             "axes": self.axes,
             "range": self.value_range,
             "nodata": self.nodata,
+            "window": self.window and asdict(self.window),
             "versions": versions("torch", "numpy"),
         }
 
 
 def open_truth(path: Path, settings: TruthSettings) -> Cube:
     """The cube in `path`, read as the settings say."""
-    cube = open_cube(path, settings.variable, settings.axes, settings.nodata)
+    cube = open_cube(path, settings.variable, settings.axes, settings.nodata, settings.window)
     return cube if settings.bands is None else cube.with_bands(settings.bands)
 
 

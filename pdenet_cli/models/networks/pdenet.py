@@ -43,11 +43,12 @@ class PDENetConfig(NetworkConfig):
     mask_start: float | None = None  # initial probability of every mask; None: uniform in 0..1
     brightness: Literal["free", "kept"] = "free"  # kept: local means are those of the input
     psf: Literal["learned", "any"] = "learned"  # learned: that of its training data; any: an input of the network
+    masks: Literal["KL", "K", "L"] = "KL"  # what is masked: inputs of units (K), layers of units (L) or both
 
     def __post_init__(self) -> None:
         if self.scale < 2 or min(self.stages, self.units, self.width, self.head) < 1:
             raise ModelError(f"{self} cannot be built: the scale must be at least 2, every size at least 1.")
-        for name in ("kernel", "border", "upsampling", "brightness", "psf"):
+        for name in ("kernel", "border", "upsampling", "brightness", "psf", "masks"):
             choices = get_args(get_type_hints(PDENetConfig)[name])
             if getattr(self, name) not in choices:
                 raise ModelError(f"{name} '{getattr(self, name)}' is unknown; choose one of {', '.join(choices)}.")
@@ -233,7 +234,7 @@ class LearnedDegradation(nn.Module):
         self.scale, self.border = config.scale, config.border
         if config.kernel == "paper":
             self.taps, self.first_tap = self.scale + 1, -(self.scale // 2)
-            logits = torch.zeros(self.taps, self.taps)
+            logits = torch.randn(self.taps, self.taps)
         else:
             # The main lobe of the antialiased bicubic, around the centre of the low-resolution pixel.
             self.taps = 2 * self.scale - self.scale % 2
@@ -267,7 +268,7 @@ class Stage(nn.Module):
         inputs = [config.head] + [config.width * j for j in range(1, config.units)]
         self.head = _weight(config.head, 3, 3, 3)  # (out, band, row, col)
         units = [
-            Unit(position, i, width, random, config.mask_start)
+            Unit(position, i, width, random, config.mask_start, config.masks)
             for position, (i, width) in enumerate(zip(inputs, widths, strict=True), start=1)
         ]
         self.units = nn.ModuleList(units)
@@ -324,13 +325,15 @@ class Stage(nn.Module):
 class Unit(nn.Module):
     """Compress the outputs of all units before, then refine them along the spectrum and across the pixels."""
 
-    def __init__(self, position: int, inputs: int, width: int, random: bool, start: float | None) -> None:
+    def __init__(
+        self, position: int, inputs: int, width: int, random: bool, start: float | None, masked: str = "KL"
+    ) -> None:
         super().__init__()
         self.compress = _weight(width, inputs)
         self.spectral1, self.spectral2 = _weight(width, width, 3, 1), _weight(width, width, 3, 1)
         self.spatial1, self.spatial2 = _weight(width, width, 3, 3), _weight(width, width, 3, 3)
         # Unit 2 has only one input to choose from; the paper counts its chances, but they are not used.
-        self.chooses = position > 2
+        self.chooses, self.refines = position > 2 and "K" in masked, "L" in masked
         self.masks = [inputs if position > 1 else 0, width, width]  # numbers of masks: inputs, spectral, spatial
         if random:
             chance = torch.rand(sum(self.masks)) if start is None else torch.full((sum(self.masks),), float(start))
@@ -338,7 +341,7 @@ class Unit(nn.Module):
 
     def forward(self, features: list[Tensor], masks: Tensor | None) -> Tensor:
         weights, (choice, spectral, spatial) = self.weights(masks)
-        if spectral is None:
+        if choice is None and spectral is None:
             fast = winograd.unit(features, *weights)
             if fast is not None:
                 return fast
@@ -355,8 +358,8 @@ class Unit(nn.Module):
         """The weights times the masks of a single sample; and the masks of several, still to be applied."""
         choice, spectral, spatial = (None,) * 3 if masks is None else masks.split_with_sizes(self.masks, dim=1)
         compress, choice = _fold(self.compress, choice if self.chooses else None)
-        spectral2, spectral = _fold(self.spectral2, spectral)
-        spatial2, spatial = _fold(self.spatial2, spatial)
+        spectral2, spectral = _fold(self.spectral2, spectral if self.refines else None)
+        spatial2, spatial = _fold(self.spatial2, spatial if self.refines else None)
         return (compress, self.spectral1, spectral2, self.spatial1, spatial2), [choice, spectral, spatial]
 
 
