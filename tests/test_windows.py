@@ -69,7 +69,7 @@ def test_words_points_and_polynomials_in_pixels_move_along() -> None:
 def test_a_window_beyond_the_scene_is_refused(make, place) -> None:
     path, _ = make()
     with pytest.raises(
-        UsageError, match="`window`.*the scene has 40 rows and 30 columns.*ROW COLUMN ROWS COLUMNS"
+        UsageError, match=r"`window`.*the scene has 40 rows and 30 columns.*ROW COLUMN ROWS COLUMNS"
     ):
         open_cube(path, window=Window(*place))
 
