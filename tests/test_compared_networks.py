@@ -17,7 +17,6 @@ from pdenet_cli.models.networks.nas import NASNet
 from pdenet_cli.models.spec import ModelSpec
 from pdenet_cli.models.weights_file import read_tensors
 from pdenet_cli.tools.train import TrainingPlan, train
-from pdenet_cli.training.recipe import recipe_for
 from tests.cubes import written
 from tests.trainings import seeded, tiny, trainer_of
 
@@ -350,20 +349,3 @@ def test_a_mode_is_the_sub_network_of_its_masks():
     with torch.no_grad():
         assert torch.equal(network(low, network.draw(None)), network.space(low, masks))
         assert not torch.equal(network(low, masks), network(low))
-
-
-@pytest.mark.parametrize(
-    ("name", "lr", "batch", "late"),
-    [
-        ("pdenet", 5e-4, 4, 0.125),
-        ("3dfcnn", 5e-5, 16, 1),
-        ("sspsr", 1e-4, 4, 1),
-        ("mcnet", 1e-4, 16, 0.0625),
-        ("ercsr", 1e-4, 12, 0.0625),
-    ],
-)
-def test_the_paper_recipe_is_each_systems_own(name, lr, batch, late):
-    recipe = recipe_for("paper", name, 4)
-    assert (recipe.lr, recipe.batch) == (lr, batch)
-    assert recipe.schedule(0.0).rate == 1
-    assert recipe.schedule(0.999).rate == late

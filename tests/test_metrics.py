@@ -76,6 +76,19 @@ def test_sam_is_the_arc_cosine(protocol):
     assert score(*cubes(), protocol=protocol)["SAM"] == pytest.approx(angles.mean(), abs=1e-6)
 
 
+def test_the_papers_protocol_measures_black_spectra_as_its_code_does():
+    estimate, truth = (np.full((31, 8, 8), value, np.float32) for value in (0.5, 0.25))
+    assert score(estimate, truth, protocol="paper")["SAM"] == pytest.approx(0, abs=1e-5)
+    estimate[:, 0, 0] = truth[:, 0, 0] = 0  # both black: a right angle
+    assert score(estimate, truth, protocol="paper")["SAM"] == pytest.approx(90 / 64, abs=1e-5)
+    assert score(estimate, truth, protocol="pdenet")["SAM"] == pytest.approx(0, abs=1e-5)
+    truth[:, 0, 0] = np.linspace(0.1, 1, 31)
+    # All bands of the estimate are the same epsilon e: cos = e Σt / (e √31 |t| + e).
+    cosine = truth[:, 0, 0].sum() / (np.sqrt(31) * np.linalg.norm(truth[:, 0, 0]) + 1)
+    wanted = np.degrees(np.arccos(cosine)) / 64
+    assert score(estimate, truth, protocol="paper")["SAM"] == pytest.approx(wanted, rel=1e-4)
+
+
 def test_a_black_spectrum_counts_as_no_angle_or_not_at_all():
     estimate, truth = cubes()
     estimate[:, :3, :3] = 0
@@ -142,7 +155,8 @@ def test_a_perfect_estimate_is_perfect(protocol):
     _, truth = cubes()
     values = score(truth, truth, protocol=protocol)
     assert values["MPSNR"] == values["PSNR"] == np.inf
-    assert values["SAM"] == values["RMSE"] == values["ERGAS"] == 0
+    assert values["RMSE"] == values["ERGAS"] == 0
+    assert values["SAM"] == pytest.approx(0, abs=0 if protocol != "paper" else 1e-5)  # an arc cosine near 1
     assert [values[name] for name in ("MSSIM", "CC", "UIQI")] == pytest.approx([1, 1, 1], abs=1e-12)
 
 
@@ -276,7 +290,7 @@ def test_a_constant_band_has_no_correlation():
 
 def test_the_psnr_that_a_protocol_prints_comes_first_and_every_metric_is_there():
     names = {"MPSNR", "PSNR", "MSSIM", "SAM", "RMSE", "ERGAS", "CC", "UIQI", "bias"}
-    for name, first in (("pdenet", "MPSNR"), ("mcnet", "PSNR"), ("sspsr", "MPSNR")):
+    for name, first in (("pdenet", "MPSNR"), ("paper", "MPSNR"), ("mcnet", "PSNR"), ("sspsr", "MPSNR")):
         metrics = PROTOCOLS[name].metrics(SCALE)
         assert metrics[0].name == first
         assert {metric.name for metric in metrics} == names

@@ -170,15 +170,6 @@ def test_bands_of_a_patch_lie_evenly_and_all_are_seen(tmp_path, skipping, steps)
     assert all(len({b - a for a, b in pairwise(run)}) == 1 for run in runs)
 
 
-def test_an_epoch_is_as_many_patches_as_three_quarters_of_the_scenes_hold(scenes):
-    recipe = replace(RECIPES["fast"](4), patch=32, bands=6, batch=2)
-    first = Patches(scenes[:1], recipe, 4, seed=0)  # 12 bands of 64 x 72: nine patches, three quarters of them
-    assert [first.steps_of(epochs) for epochs in (1, 5)] == [4, 20]
-    assert Patches(scenes[:1], replace(recipe, batch=100), 4, seed=0).steps_of(3) == 3
-    small = Patches(scenes[2:], replace(recipe, patch=16, batch=1), 4, seed=0)  # 17 x 20, nothing held out
-    assert small.steps_of(1) == 1
-
-
 def test_warped_pieces_are_turned_by_any_angle_and_stretched(drawn):
     ramp = np.linspace(0, 1000, 256)[:, None].repeat(256, 1)
     slope = 1 / 255  # of a pixel of the scene

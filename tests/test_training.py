@@ -20,21 +20,14 @@ from pdenet_cli.training.data import Scene
 from pdenet_cli.training.log import read_log
 from pdenet_cli.training.loop import ValidationResult
 from pdenet_cli.training.patches import Patches
-from pdenet_cli.training.recipe import RECIPES, SHARP, recipe_for
+from pdenet_cli.training.recipe import RECIPES, recipe_for
+from pdenet_cli.training.schedules import SHARP
 from pdenet_cli.training.trainer import Trainer, new_network
 from pdenet_cli.training.validation import _score, held_out_parts, validate
 from tests.cubes import written
 from tests.trainings import plan
 
 # Schedules and scores
-
-
-def test_the_papers_schedule():
-    schedule = RECIPES["paper"](4).schedule
-    at = {epoch: schedule((epoch + 0.5) / 150) for epoch in (0, 24, 25, 49, 50, 60, 80, 81, 149)}
-    assert [at[e].rate for e in (0, 24, 25, 49, 50, 149)] == [1, 1, 0.5, 0.5, 1, 0.125]
-    assert at[49].temperature is None
-    assert [at[e].temperature for e in (50, 60, 80, 81)] == [1, 1 - 10 / 35, 1 - 30 / 35, SHARP]
 
 
 def test_the_fast_schedule_ends_cold_and_sharp():

@@ -108,6 +108,42 @@ def test_every_command_that_reads_cubes_takes_a_window(make, pdenet, tmp_path) -
     assert "--window 0 2 24 29: the scene has 40 rows and 30 columns" in " ".join(refused.stderr.split())
 
 
+def test_a_range_may_be_that_of_the_type_or_the_largest_number_of_the_whole_scene(make, pdenet) -> None:
+    path, pixels = make("mat")
+    pixels[2, 0, 0] = 12345  # outside the window
+    path.unlink()
+    written(path, pixels)
+    part = ("--window", 5, 3, 20, 14)
+
+    def said(*words):
+        ran = pdenet("info", path, *words, "--json")
+        assert ran.returncode == 0, ran.stderr
+        return json.loads(ran.stdout)["radiometry"]
+
+    assert said("--range", "dtype")["gain"] == [1 / 65535]
+    assert said("--range", "max", *part)["gain"] == said("--range", "max")["gain"] == [1 / 12345]
+    chosen = said("--range", "max", *part, "--bands", "3:")["gain"]
+    assert chosen == [1 / pixels[3:].max()]
+    assert said("--range", 100, 300)["gain"] == said("--range", "100,300")["gain"] == [1 / 200]
+    assert said("--range", "-1e2", 300)["gain"] == [1 / 400]
+    for words, meaning in (
+        (("--range", "most"), "neither two numbers nor a known name"),
+        (("--range", 5, "--json"), "--range 5 --json: not two numbers"),
+    ):
+        refused = pdenet("info", path, *words)
+        assert refused.returncode == UsageError.exit_code
+        assert meaning in " ".join(refused.stderr.split())
+
+
+def test_numbers_of_a_float_type_have_no_natural_range(tmp_path, pdenet) -> None:
+    path = written(tmp_path / "scene.hdr", np.ones((3, 9, 9), "<f4"))
+    refused = pdenet("info", path, "--range", "dtype")
+    assert refused.returncode == UsageError.exit_code
+    assert "--range dtype: float32 numbers have no natural largest one. Use --range max" in " ".join(
+        refused.stderr.split()
+    )
+
+
 def test_lists_of_files_stand_for_the_files(pdenet, tmp_path, make) -> None:
     path, pixels = make()
     other = written(tmp_path / "other scene.hdr", pixels)
@@ -123,7 +159,7 @@ def test_lists_of_files_stand_for_the_files(pdenet, tmp_path, make) -> None:
 
 
 def test_an_option_before_a_list_counts_for_every_line(tmp_path) -> None:
-    from pdenet_cli.cli.parsing import expanded_lists
+    from pdenet_cli.cli.words import expanded_lists
 
     (tmp_path / "list.txt").write_text("a.mat\nb.mat\n")
     words = ["train", f"@{tmp_path}/list.txt", "--validate", f"@{tmp_path}/list.txt", "-o", "m"]

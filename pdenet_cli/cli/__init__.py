@@ -14,12 +14,12 @@ import typer
 from pdenet_cli import __version__
 from pdenet_cli.cli.calibrate import calibrate
 from pdenet_cli.cli.console import INTERRUPTED, print_error
-from pdenet_cli.cli.evaluate import PixelCommand, evaluate
+from pdenet_cli.cli.evaluate import evaluate
 from pdenet_cli.cli.info import info
 from pdenet_cli.cli.models import models
-from pdenet_cli.cli.parsing import expanded_lists
 from pdenet_cli.cli.train import train
 from pdenet_cli.cli.upscale import uncertainty, upscale
+from pdenet_cli.cli.words import Command, expanded_lists
 from pdenet_cli.errors import OutputError, PdenetError, ResourceError, out_of_memory
 
 app = typer.Typer(
@@ -46,12 +46,8 @@ def _common(
     pass
 
 
-app.command()(info)
-app.command()(upscale)
-app.command()(uncertainty)
-app.command()(train)
-app.command(cls=PixelCommand)(evaluate)
-app.command()(calibrate)
+for command in (info, upscale, uncertainty, train, evaluate, calibrate):
+    app.command(cls=Command)(command)
 app.add_typer(models, name="models")
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
-from typer.core import TyperCommand
 
 from pdenet_cli.cli import options
 from pdenet_cli.cli.console import (
@@ -39,23 +37,6 @@ WIDE_TERMINAL = 90  # columns that a table of every metric needs; a narrower one
 WORSE_MARK = "!"  # before a difference that is worse than the baseline
 
 
-class PixelCommand(TyperCommand):
-    """A command whose --pixel takes two numbers and may come several times, which Typer has no type for."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words, joined = list(args), []
-        while words:
-            joined.append(words.pop(0))
-            if joined[-1] == "--pixel":
-                count = 1 if words and "," in words[0] else 2
-                place, words = words[:count], words[count:]
-                if len(place) < count or any(re.match("--?[a-z]", word) for word in place):
-                    met = " ".join(("--pixel", *place))
-                    raise UsageError(f"{met}: not a row and a column. Write for example --pixel 30 40.")
-                joined.append(",".join(place))
-        return super().parse_args(ctx, joined)
-
-
 def evaluate(
     context: typer.Context,
     files: Annotated[
@@ -80,7 +61,12 @@ def evaluate(
             show_default=DEFAULT_SAMPLES,
         ),
     ] = None,
-    protocol: Annotated[str, typer.Option(help="Metric definitions to use: pdenet, mcnet, sspsr.")] = "pdenet",
+    protocol: Annotated[
+        str,
+        typer.Option(
+            help="Metric definitions to use: pdenet, paper (angles as the paper's code has them), mcnet, sspsr."
+        ),
+    ] = "pdenet",
     part: options.ComparedPart = "whole",
     scale: Annotated[
         int | None,
@@ -130,7 +116,7 @@ def evaluate(
     """Score an estimate against the truth, or models against bicubic on degraded truths.
 
     MPSNR, PSNR, MSSIM, SAM, RMSE, ERGAS, CC, UIQI and bias under a named
-    protocol, all of values scaled to 0..1; pdenet and mcnet clip both cubes to
+    protocol, all of values scaled to 0..1; all but sspsr clip both cubes to
     that. Nodata and bad bands are left out. For models, constant bands are left
     out too. --uncertainty adds coverage and width of the intervals, AUSE, AURG,
     Spearman and ENCE.

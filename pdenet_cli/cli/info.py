@@ -12,7 +12,7 @@ from rich.table import Table
 
 from pdenet_cli.cli import options
 from pdenet_cli.cli.console import out, print_error, print_json, shown, size_text
-from pdenet_cli.cli.parsing import parse_bands, parse_window
+from pdenet_cli.cli.parsing import parse_bands, parse_range, parse_window
 from pdenet_cli.errors import BatchError, PdenetError, UsageError, as_pdenet_error
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def info(
                 variable=var,
                 axes=axes,
                 nodata=nodata,
-                value_range=value_range,
+                value_range=parse_range(value_range),
                 quicklook_path=quicklook,
                 overwrite=overwrite,
                 thumbnail=coloured,

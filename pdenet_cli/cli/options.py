@@ -32,8 +32,13 @@ Axes = Annotated[
 ]
 Nodata = Annotated[float | None, typer.Option(help="The nodata value.", show_default="as declared in the file")]
 Range = Annotated[
-    tuple[float, float] | None,
-    typer.Option("--range", help="The file values to be read as 0 and 1.", metavar="LO HI"),
+    str | None,
+    typer.Option(
+        "--range",
+        help="The file values to be read as 0 and 1: two numbers; dtype, from 0 to the largest integer of the "
+        "file's type; or max, from 0 to the largest value of each scene.",
+        metavar="LO HI|dtype|max",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]

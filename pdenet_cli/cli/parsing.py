@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import typer
 
@@ -18,6 +17,8 @@ from pdenet_cli.scene.window import Window
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from pdenet_cli.scene.radiometry import ValueRange
+
     Kind = TypeVar("Kind", bound=DataclassInstance)
 
 BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -27,6 +28,7 @@ def settings_of(kind: type[Kind], context: typer.Context, **others: Any) -> Kind
     """Settings of a `kind`: each field from the option of the same name, unless it is among `others`."""
     options = context.params | {"variable": context.params["var"], "bands": parse_bands(context.params["bands"])}
     options["memory"], options["dtype"] = parse_size(options.get("memory")), parse_dtype(options.get("dtype"))
+    options |= {"value_range": parse_range(options.get("value_range"))}
     options |= {name: parse_window(options[name]) for name in ("window", "validate_window") if name in options}
     named = {field.name: options[field.name] for field in fields(kind) if field.name in options}
     return kind(**named | others)
@@ -60,42 +62,23 @@ def parse_dtype(text: str | None) -> str | None:
     raise UsageError(f"--dtype {text}: not a numeric data type. Use uint8, int16, uint16, float32 or another.")
 
 
+def parse_range(text: str | None) -> ValueRange | None:
+    """The numbers to be read as 0 and 1: two with a space or a comma between, or the name of a rule."""
+    if text is None:
+        return None
+    if text == "dtype" or text == "max":
+        return cast("Literal['dtype', 'max']", text)
+    try:
+        low, high = (float(word) for word in text.replace(",", " ").split())
+    except ValueError:
+        met = f"--range {text}: neither two numbers nor a known name"
+        raise UsageError(f"{met}. Write for example --range 0 4095, --range dtype or --range max.") from None
+    return low, high
+
+
 def parse_window(numbers: tuple[int, int, int, int] | None) -> Window | None:
     """A part of a scene from its upper-left pixel and its size."""
     return None if numbers is None else Window(*numbers)
-
-
-def expanded_lists(words: Sequence[str]) -> Iterator[str]:
-    """The words of a command line, each @FILE replaced by the lines of that file.
-
-    Empty lines and lines that begin with # do not count. An option before @FILE is repeated for every line.
-    """
-    option = ""
-    for word in words:
-        start, at, name = word.partition("@")
-        if not (at and name and re.fullmatch(r"(--[\w-]+=)?", start)):
-            option = word if re.fullmatch(r"-\w|--[\w-]+", word) else ""
-            yield word
-            continue
-        lines = _lines_of(Path(name).expanduser())
-        for number, line in enumerate(lines):
-            if option and number:
-                yield option
-            yield start + line
-        option = ""
-
-
-def _lines_of(path: Path) -> list[str]:
-    try:
-        lines = [line.strip() for line in path.read_text().splitlines()]
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not a text file"
-        raise UsageError(
-            f"@{path}: not a list of files ({why}). A file of this name is given as ./@{path}."
-        ) from error
-    if found := [line for line in lines if line and not line.startswith("#")]:
-        return found
-    raise UsageError(f"@{path}: an empty list. Write one path on each line.")
 
 
 def parse_samples(text: str) -> tuple[int, ...]:

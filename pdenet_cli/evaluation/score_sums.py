@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,16 +80,34 @@ class Average:
         return ratio(self.total, self.count)
 
 
-def angles(estimate: Unit, truth: Unit, there: There, skip_black: bool) -> Average:
-    """The angles between the spectra of each pixel, in degrees, over their valid bands."""
+EPSILON = 2.2204e-16  # what the published code of PDE-Net puts in place of zeros, before it measures angles
+
+
+def angles(estimate: Unit, truth: Unit, there: There, black: Literal["zero", "skip", "epsilon"]) -> Average:
+    """The angles between the spectra of each pixel, in degrees, over their valid bands.
+
+    An angle with a `black` spectrum is zero, left out, or that of spectra whose zeros are `EPSILON`.
+    """
+    if black == "epsilon":
+        return _published_angles(estimate, truth, there)
     norms = np.sqrt((estimate**2).sum(0)), np.sqrt((truth**2).sum(0))
-    black = (norms[0] == 0) | (norms[1] == 0)
+    dark = (norms[0] == 0) | (norms[1] == 0)
     x, y = (cube / np.where(norm > 0, norm, 1) for cube, norm in zip((estimate, truth), norms, strict=True))
     # Kahan's formula: the arc cosine of a number near 1 loses half of the digits of a small angle.
     angle = 2 * np.arctan2(np.sqrt(((x - y) ** 2).sum(0)), np.sqrt(((x + y) ** 2).sum(0)))
-    counted = there.any(0) & ~(black & skip_black)
-    total = np.degrees(angle[counted & ~black].sum())
+    counted = there.any(0) & ~(dark & (black == "skip"))
+    total = np.degrees(angle[counted & ~dark].sum())
     return Average(np.asarray(total, np.float64), np.asarray(counted.sum(), np.float64))
+
+
+def _published_angles(estimate: Unit, truth: Unit, there: There) -> Average:
+    """As the code of PDE-Net has them: two black spectra are 90 degrees apart."""
+    x, y = (np.where(there & (cube == 0), EPSILON, cube) for cube in (estimate, truth))
+    norms = np.sqrt((x * x).sum(0)) * np.sqrt((y * y).sum(0))
+    with np.errstate(invalid="ignore"):
+        angle = np.nan_to_num(np.degrees(np.arccos((x * y).sum(0) / (norms + EPSILON))))
+    counted = there.any(0)
+    return Average(np.asarray(angle[counted].sum()), np.asarray(counted.sum(), np.float64))
 
 
 def similarity(estimate: Unit, truth: Unit, there: There, weights: tuple[float, ...], unbiased: float) -> Average:

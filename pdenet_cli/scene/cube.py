@@ -39,6 +39,7 @@ class Cube:
         self.own_files = files or (path,)
         self.beside = beside  # sidecar files, which other scenes may share
         self.files = (*self.own_files, *beside)
+        self.whole: Cube | None = None  # the scene that this is a window of
         self.writable = True  # open_cube sets False: inputs are never changed
         assert tuple(array.shape) == meta.shape(axes), (array.shape, axes, meta)
 
@@ -138,6 +139,7 @@ class Cube:
         kept = Cube(
             self.path, self.meta.with_bands(chosen), some, self.axes, self.close, self.own_files, self.beside
         )
+        kept.whole = None if self.whole is None else self.whole.with_bands(chosen)
         kept.writable = False
         return kept
 
@@ -155,6 +157,7 @@ class Cube:
         if chosen is not None:
             part = SomeBands(part, chosen.axis, chosen.bands)
         cut = Cube(self.path, meta, part, self.axes, self.close, self.own_files, self.beside)
+        cut.whole = self.whole or self
         cut.writable = False
         return cut
 

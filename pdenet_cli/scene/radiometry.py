@@ -2,7 +2,8 @@
 
 The rule, first match wins (`reason` says which it was):
 
-1. the user's range: LO becomes 0, HI becomes 1;
+1. the user's range: LO becomes 0, HI becomes 1; by name, `dtype` is from 0 to the largest integer of the file's
+   type, `max` from 0 to the largest number of the whole scene, whatever part of it is used;
 2. a reflectance scale factor in the header: 0..factor, unless that leaves the brightest numbers below 0.001 or
    above 10;
 3. gains and offsets in the header: the physical values they give, if those look like reflectance (the brightest
@@ -21,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +35,8 @@ from pdenet_cli.scene.meta import CubeMeta
 from pdenet_cli.scene.survey import Survey
 
 Bands = slice | Sequence[int]
+ValueRange = tuple[float, float] | Literal["dtype", "max"]
+"""The numbers that are read as 0 and 1, or the name of a rule for them."""
 ALL = slice(None)
 DARKEST = 0.05  # reflectances reach at least this; radiances may stay far below
 BRIGHTEST = 2.0  # reflectances reach at most this: glint and noise are above 1
@@ -57,7 +61,7 @@ class Radiometry:
     measures: tuple[float, ...] = (1.0,)  # what a number measures by the header: one, or one per band
 
     @classmethod
-    def of(cls, meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | None = None) -> Radiometry:
+    def of(cls, meta: CubeMeta, survey: Survey, value_range: ValueRange | None = None) -> Radiometry:
         """The radiometry of a scene by the rule at the top of this module."""
         chosen = _range(meta, survey, value_range)
         low, high = chosen.low, chosen.high
@@ -195,8 +199,18 @@ class _Range:
     physical: bool = False  # values after the header's gains and offsets, not the file's numbers
 
 
-def _range(meta: CubeMeta, survey: Survey, value_range: tuple[float, float] | None) -> _Range:
+def _range(meta: CubeMeta, survey: Survey, value_range: ValueRange | None) -> _Range:
+    if value_range == "max":
+        top = max(survey.maximum, survey.whole_maximum)
+        return _Range(0.0, top, f"the scene's largest number: 0 to {top:g}")
+    if value_range == "dtype":
+        if meta.dtype.kind not in "ui":
+            met = f"`value_range` dtype: {meta.dtype.name} numbers have no natural largest one"
+            raise UsageError(f"{met}. Use `value_range` max or LO HI.")
+        return _Range(0.0, limits(meta.dtype)[1], f"{meta.dtype.name} numbers: 0 to {limits(meta.dtype)[1]:g}")
     if value_range is not None:
+        if isinstance(value_range, str):
+            raise UsageError(f"`value_range` {value_range} is unknown; give LO HI, dtype or max.")
         low, high = value_range
         return _Range(low, high, f"range given: {low:g} to {high:g}")
     if meta.reflectance_scale:

@@ -15,7 +15,7 @@ from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.dtypes import can_hold, limits
 from pdenet_cli.scene.holes import FILL_DEPTH, filled_from_edges
 from pdenet_cli.scene.meta import CubeMeta
-from pdenet_cli.scene.radiometry import ALREADY_UNIT, Radiometry
+from pdenet_cli.scene.radiometry import ALREADY_UNIT, Radiometry, ValueRange
 from pdenet_cli.scene.survey import Survey
 from pdenet_cli.scene.window import Window
 
@@ -36,7 +36,7 @@ class Reading:
         cls,
         cube: Cube,
         count: int | None,
-        value_range: tuple[float, float] | None = None,
+        value_range: ValueRange | None = None,
         survey: Survey | None = None,
     ) -> Reading:
         """The reading of `cube` for a network that takes `count` bands, None for any number.
@@ -45,6 +45,8 @@ class Reading:
         pixel that it missed. FormatError if no band is usable.
         """
         survey = survey or Survey.of(cube)
+        if value_range == "max":
+            survey = survey.with_maximum_of(cube)
         bands = survey.bands_for(cube.meta, count)
         if not bands:
             raise FormatError(f"{cube.path}: every band is marked bad or empty.")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,7 @@ class Survey:
     constant: tuple[float | None, ...] = ()  # per band: its only value, None if it varies; empty: all bands vary
     holes: bool = False  # some usable band has invalid pixels
     notes: tuple[str, ...] = ()  # what looks wrong
+    whole_maximum: float = -math.inf  # largest value of the scene that the cube is a part of, where that was read
     brightest: float | None = None  # 99.9th percentile of gain · value + offset; None: the header has neither
 
     @classmethod
@@ -77,6 +79,12 @@ class Survey:
         for block in rest:
             scan.recheck_constant_bands(block)
         return scan.survey()
+
+    def with_maximum_of(self, cube: Cube) -> Survey:
+        """The same with the largest value of the whole scene that `cube` is a part of, all of it read."""
+        if cube.whole is None and self.looked_at == 1:
+            return self
+        return replace(self, whole_maximum=Survey.of(cube.whole or cube).maximum)
 
     def usable_bands(self, meta: CubeMeta) -> tuple[int, ...]:
         """The bands that are not marked bad and have at least one valid value."""

@@ -17,6 +17,7 @@ from pdenet_cli.sampling.run import super_resolve
 from pdenet_cli.sampling.scene_pass import Limits, ScenePass
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.radiometry import ValueRange
 from pdenet_cli.scene.reading import Reading
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.uncertainty.summaries import USUAL, Question
@@ -28,7 +29,7 @@ def sharpen(
     *,
     maps: Sequence[str] = (),
     question: Question = USUAL,
-    value_range: tuple[float, float] | None = None,
+    value_range: ValueRange | None = None,
     nodata: float | None = None,
     memory: int | None = None,
     watch: WatchTiles = lambda done, total: None,

@@ -12,7 +12,8 @@ from pdenet_cli.report import finite
 from pdenet_cli.scene.bands import BandChoice
 from pdenet_cli.scene.meta import CubeMeta
 from pdenet_cli.scene.picture import Picture, png, quicklook, refuse_other_than_png
-from pdenet_cli.scene.radiometry import Radiometry
+from pdenet_cli.scene.radiometry import Radiometry, ValueRange
+from pdenet_cli.scene.reading import Reading
 from pdenet_cli.scene.survey import Survey
 from pdenet_cli.scene.window import Window
 
@@ -48,7 +49,7 @@ def describe(
     variable: str | None = None,
     axes: str | None = None,
     nodata: float | None = None,
-    value_range: tuple[float, float] | None = None,
+    value_range: ValueRange | None = None,
     quicklook_path: Path | None = None,
     overwrite: bool = False,
     thumbnail: bool = False,
@@ -68,7 +69,7 @@ def describe(
             refuse_other_than_png(quicklook_path)
             refuse_existing((quicklook_path,), overwrite)
         survey = Survey.quick(cube)
-        radiometry = Radiometry.of(cube.meta, survey, value_range)
+        radiometry = Reading.of(cube, None, value_range, survey).radiometry
         picture = quicklook(cube) if thumbnail or quicklook_path is not None else None
     if quicklook_path is not None and picture is not None:
         write_whole(quicklook_path, png(picture), overwrite=overwrite)

@@ -23,8 +23,10 @@ from pdenet_cli.sampling.scene_pass import Limits, ScenePass
 from pdenet_cli.scene.bands import BandChoice, runs
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.radiometry import ValueRange
 from pdenet_cli.scene.reading import Reading, refuse_narrow
 from pdenet_cli.scene.survey import Survey
+from pdenet_cli.scene.window import Window
 from pdenet_cli.tools.delivery import COMPLETE, KEPT, Delivery
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.tools.naming import with_own_name
@@ -39,7 +41,7 @@ class Settings:
     cube: bool = True  # write the sharpened cube
     maps: tuple[str, ...] | None = ()  # names of uncertainty maps to write; None: the default ones of the model
     question: Question = USUAL  # the parameters of the maps
-    value_range: tuple[float, float] | None = None
+    value_range: ValueRange | None = None
     bands: BandChoice | None = None
     window: Window | None = None  # the part of the scene that is read
     dtype: str | None = None

@@ -19,19 +19,21 @@ from pdenet_cli.models.spec import ModelSpec
 from pdenet_cli.models.weights_file import SUFFIX
 from pdenet_cli.scene.bands import BandChoice
 from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.radiometry import ValueRange
 from pdenet_cli.scene.window import Window
 from pdenet_cli.system import tune_process, use_threads
-from pdenet_cli.training.data import HoldOut, Scene
+from pdenet_cli.training.data import HoldOut, Scene, band_means
 from pdenet_cli.training.find_cubes import find_cubes
 from pdenet_cli.training.loop import Budget, Clock, ValidationResult
 from pdenet_cli.training.patches import Patches
 from pdenet_cli.training.processes import joined_processes
-from pdenet_cli.training.recipe import PAPER_EPOCHS, Recipe, recipe_for
+from pdenet_cli.training.recipe import Recipe, recipe_for
 from pdenet_cli.training.run import Files, Trained, TrainingRun
-from pdenet_cli.training.trainer import StepResult, Trainer, name_of, new_network, started_from
+from pdenet_cli.training.trainer import StepResult, Trainer, has_mean, name_of, new_network, started_from
 from pdenet_cli.training.validation import HeldOutPart, held_out_parts
 
 DEFAULT_NETWORK = "pdenet"
+ALL_USABLE = 0  # a band count that makes every usable band be read, whether it varies or not
 INIT_RATE_DIVISOR = 4  # a run that starts from a trained model learns this many times more slowly
 
 
@@ -71,7 +73,7 @@ class TrainingPlan:
     bands: BandChoice | None = None  # of the cubes
     window: Window | None = None  # the part of each cube that is trained on
     validate_window: Window | None = None  # the same of each cube to validate on
-    value_range: tuple[float, float] | None = None
+    value_range: ValueRange | None = None
     licence: str = "not stated"
 
     def __post_init__(self) -> None:
@@ -114,12 +116,16 @@ def train(
             stack.enter_context(locked(files.lock))
         tell = watch if processes.first else lambda event: None
         init = None if plan.init is None else load_model(plan.init)
-        recipe = _recipe(plan, init)
-        network = _network(plan, init, recipe.start)
-        scenes = list(_scenes(plan, plan.data, plan.held_out, network.bands, tell))
-        unseen = list(_scenes(plan, plan.validate, "whole", network.bands, tell)) if plan.validate else []
+        recipe, scale = _recipe(plan, init), plan.degradation.scale
+        network = _network(plan, init, recipe)
+        learns_means = recipe.band_means and init is None and has_mean(network)
+        count = ALL_USABLE if learns_means else network.bands
+        scenes = list(_scenes(plan, plan.data, plan.held_out, count, tell))
+        unseen = list(_scenes(plan, plan.validate, "whole", count, tell)) if plan.validate else []
         _refuse_seen(scenes, unseen)
-        patches = Patches(scenes, recipe, plan.degradation.scale, plan.seed, network.bands)
+        if learns_means:
+            network = _network(plan, init, recipe, mean=band_means(scenes))
+        patches = Patches(scenes, recipe, scale, plan.seed, network.bands, plan.degradation.reach)
         parts = held_out_parts([*scenes, *unseen], plan.degradation, plan.seed, network.bands)
         if not parts:
             met = "No cube has enough pixels and valid values for validation"
@@ -180,11 +186,12 @@ def _refuse_seen(scenes: Sequence[Scene], unseen: Sequence[Scene]) -> None:
             raise UsageError(f"{met}{'' if name == scene.facts['name'] else f' as {name}'}.")
 
 
-def _network(plan: TrainingPlan, init: Model | None, start: float = 1.0) -> Network:
-    """The network to train: with the weights of `init`, else with fresh ones."""
+def _network(plan: TrainingPlan, init: Model | None, recipe: Recipe, **fields: Any) -> Network:
+    """The network to train: with the weights of `init`, else with fresh ones; `fields` of its configuration."""
     scale = plan.degradation.scale
     if init is None:
-        return new_network(plan.network or DEFAULT_NETWORK, plan.config, scale, plan.seed, start)
+        config = plan.config or ("paper" if recipe.name == "paper" else None)
+        return new_network(plan.network or DEFAULT_NETWORK, config, scale, plan.seed, recipe.start, **fields)
     name, config = plan.network or init.spec.network, plan.config
     if name == init.spec.network and config is None:
         if init.scale == scale:
@@ -205,8 +212,8 @@ def _budget(plan: TrainingPlan, patches: Patches) -> Budget:
     """The length of the run: as the user gave it, else that of the recipe."""
     if plan.minutes is not None or plan.steps is not None:
         return _asked_budget(plan)
-    if patches.recipe.name == "paper":
-        return Budget(steps=patches.steps_of(PAPER_EPOCHS))
+    if patches.recipe.epochs:
+        return Budget(steps=patches.recipe.epochs * patches.steps_an_epoch)
     return Budget(seconds=3600.0)
 
 

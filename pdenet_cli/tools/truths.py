@@ -17,6 +17,7 @@ from pdenet_cli.models.spec import ModelSpec
 from pdenet_cli.report import Say, versions
 from pdenet_cli.scene.bands import BandChoice
 from pdenet_cli.scene.cube import Cube
+from pdenet_cli.scene.radiometry import ValueRange
 from pdenet_cli.scene.reading import Reading
 from pdenet_cli.scene.survey import Survey
 from pdenet_cli.scene.window import Window
@@ -30,7 +31,7 @@ class TruthSettings:
 
     protocol: str = "pdenet"
     part: str = "whole"
-    value_range: tuple[float, float] | None = None
+    value_range: ValueRange | None = None
     bands: BandChoice | None = None
     window: Window | None = None  # the part of each scene that is read
     variable: str | None = None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pdenet_cli.errors import FormatError, ResourceError, UsageError
 from pdenet_cli.scene.bands import BandChoice, runs
 from pdenet_cli.scene.cube import Cube, Pixels
-from pdenet_cli.scene.radiometry import Radiometry
+from pdenet_cli.scene.radiometry import Radiometry, ValueRange
 from pdenet_cli.scene.reading import Reading
 from pdenet_cli.scene.window import Window
 from pdenet_cli.system import free_memory, return_freed_memory
@@ -40,7 +40,7 @@ class Scene:
     def read(
         cls,
         cube: Cube,
-        value_range: tuple[float, float] | None = None,
+        value_range: ValueRange | None = None,
         count: int | None = None,
         chosen: BandChoice | None = None,
         holdout: HoldOut = "quarter",
@@ -111,6 +111,19 @@ class Scene:
         """Side of the largest square beside the held-out part, a multiple of `scale`."""
         (rows, columns), (row, column) = self.size, self.corner(scale)
         return max(min(row, columns), min(rows, column)) // scale * scale
+
+
+def band_means(scenes: Sequence[Scene]) -> tuple[float, ...]:
+    """The mean of each band over the scenes, all of which count alike; they must have the same bands."""
+    if len(counts := {len(scene.pixels) for scene in scenes}) > 1:
+        met = f"the cubes have {' and '.join(map(str, sorted(counts)))} usable bands"
+        raise UsageError(f"`recipe` paper subtracts the mean of each band, but {met}. Choose some with `bands`.")
+    means = np.zeros(len(scenes[0].pixels))
+    for scene in scenes:
+        for band in range(len(means)):
+            unit, found = scene.unit(Window(0, 0, *scene.size), slice(band, band + 1))
+            means[band] += float(unit[found].mean(dtype=np.float64)) if found.any() else 0.0
+    return tuple((means / len(scenes)).tolist())
 
 
 def sha256_of(cube: Cube) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
@@ -25,12 +26,12 @@ class Learner(Generic[M]):
         self.adam = torch.optim.Adam(self.module.parameters(), betas=self.betas)
 
     def clip(self, processes: Processes, largest: float, scaler: torch.amp.GradScaler | None = None) -> float:
-        """Sum the gradients of all processes and clip their norm to `largest`; returns the norm before."""
+        """Sum the gradients of all processes and clip their norm to `largest`, if not 0; the norm before."""
         learning = self._learning(processes)
         processes.sum([p.grad for p in learning if p.grad is not None])
         if scaler is not None:
             scaler.unscale_(self.adam)
-        return float(torch.nn.utils.clip_grad_norm_(learning, largest))
+        return float(torch.nn.utils.clip_grad_norm_(learning, largest or math.inf))
 
     def _learning(self, processes: Processes) -> list[nn.Parameter]:
         """The parameters with a gradient in any process; zeros are filled in elsewhere, so that sums line up."""

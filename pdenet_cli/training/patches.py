@@ -21,6 +21,7 @@ from pdenet_cli.errors import UsageError
 from pdenet_cli.scene.holes import FILL_DEPTH, filled_from_edges
 from pdenet_cli.scene.window import Window
 from pdenet_cli.training.data import SMALLEST_SIDE, Scene
+from pdenet_cli.training.order import PatchOrder, Place
 from pdenet_cli.training.recipe import Recipe
 
 UnitImage = NDArray[np.float32]  # (bands, rows, columns) or (rows, columns), 0..1
@@ -89,6 +90,21 @@ def blurred(unit: UnitImage, sigma: float) -> UnitImage:
     return np.asarray(image[:, 0].numpy())
 
 
+def _turned(unit: UnitImage, turns: int, mirrored: bool) -> UnitImage:
+    """(bands, rows, columns) after so many quarter turns, then mirrored left to right."""
+    unit = np.rot90(unit, turns, axes=(1, 2))
+    return unit[:, :, ::-1] if mirrored else unit
+
+
+def _turned_window(part: Window, whole: Window, turns: int, mirrored: bool) -> Window:
+    """Where a part of a square or rectangle lies after `_turned`; `part` is counted from the corner of `whole`."""
+    rows, columns = whole.rows, whole.columns
+    for _ in range(turns):
+        part = Window(columns - part.right, part.row, part.columns, part.rows)
+        rows, columns = columns, rows
+    return replace(part, column=columns - part.right) if mirrored else part
+
+
 @dataclass(frozen=True)
 class Patch:
     """A high-resolution piece of a scene, how a sensor sees it, and a generator for noise and masks."""
@@ -97,6 +113,14 @@ class Patch:
     psf: Degradation | None  # its point spread; None: that of the run
     grain: Tensor  # sigma of each band's noise, (bands, 1, 1)
     generator: torch.Generator
+    around: Tensor | None = None  # the patch with its surroundings, of which the input is cut; None: of itself
+    core: Window | None = None  # where the patch is in them, in low-resolution pixels
+
+    def low(self, usual: Degradation, device: torch.device | str = "cpu") -> Tensor:
+        """The patch at low resolution, without its grain; `usual` is the degradation of the run."""
+        high = self.high if self.around is None else self.around
+        low = self.degradation(usual)(high[None].to(device), self.generator)[0]
+        return low if self.core is None else low[:, *self.core.slices]
 
     def degradation(self, usual: Degradation) -> Degradation:
         """How its input is made; `usual` is the degradation of the run, whose noise every patch has."""
@@ -114,9 +138,15 @@ class Patches:
     """The patches of a run, by step and index."""
 
     def __init__(
-        self, scenes: Sequence[Scene], recipe: Recipe, scale: int, seed: int, bands: int | None = None
+        self,
+        scenes: Sequence[Scene],
+        recipe: Recipe,
+        scale: int,
+        seed: int,
+        bands: int | None = None,
+        reach: int = 2,  # of the run's degradation, in low-resolution pixels
     ) -> None:
-        self.recipe, self.scale, self.seed = recipe, scale, seed
+        self.recipe, self.scale, self.seed, self.reach = recipe, scale, seed, reach
         self.bands = bands  # the only band count the network takes; None: any
         if recipe.patch < SMALLEST_SIDE * scale:
             raise UsageError(
@@ -135,19 +165,18 @@ class Patches:
         # By the square root of their size: large scenes more often, but small ones still count.
         weights = np.sqrt([scene.size[0] * scene.size[1] for scene in self.scenes])
         self.chances = weights / weights.sum()
+        self.order = PatchOrder(self.scenes, recipe, scale, seed) if recipe.stride else None
 
-    def steps_of(self, epochs: int) -> int:
-        """How many steps until patches hold `epochs` times as many numbers as three quarters of the scenes.
-
-        Scenes that are too small to hold out a quarter count the same.
-        """
-        side, run = self.recipe.patch, self.bands or self.recipe.bands
-        patches = sum(s.size[0] * s.size[1] / side**2 * max(1, len(s.pixels) / run) for s in self.scenes)
-        return max(1, math.ceil(0.75 * patches / self.recipe.batch)) * epochs
+    @property
+    def steps_an_epoch(self) -> int:
+        """How many steps see each patch once; 0 where patches may lie anywhere."""
+        return 0 if self.order is None else self.order.steps_an_epoch
 
     def __call__(self, step: int, index: int) -> Patch:
         """Patch `index` of the batch of step `step`."""
         rng = np.random.default_rng([self.seed, step, index])
+        if self.order is not None:
+            return self._in_order(rng, self.order.at(step, index))
         scene = self.scenes[rng.choice(len(self.scenes), p=self.chances)]
         side = self.recipe.patch // self.scale * self.scale
         if not (self.recipe.mosaic and rng.random() < self.recipe.mosaic):
@@ -163,6 +192,23 @@ class Patches:
         grain = self._grain(rng, high)
         psf = self._psf(rng) if self.recipe.psf and rng.random() < self.recipe.psf else None
         return Patch(torch.from_numpy(np.ascontiguousarray(high)), psf, grain, generator)
+
+    def _in_order(self, rng: np.random.Generator, place: Place) -> Patch:
+        """The patch at a place, rotated and mirrored."""
+        scene = self.scenes[place.scene]
+        margin = self.reach * self.scale if self.recipe.cut_low else 0
+        wide = place.window.grown(margin, within=place.region)
+        unit, there = scene.unit(wide, self._run(rng, len(scene.pixels)))
+        unit = filled_from_edges(unit, there, FILL_DEPTH * self.scale)
+        core = place.window.relative_to(wide)
+        turns, mirrored = int(rng.integers(4)), bool(rng.integers(2))
+        around = torch.from_numpy(np.ascontiguousarray(_turned(unit, turns, mirrored)))
+        where = _turned_window(core, wide, turns, mirrored)
+        generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
+        grain = torch.zeros(len(unit), 1, 1)
+        return Patch(
+            around[:, *where.slices].contiguous(), None, grain, generator, around, where.coarsened(self.scale)
+        )
 
     def _psf(self, rng: np.random.Generator) -> Degradation:
         """The point spread of some sensor: a Gaussian, or square pixels without or behind a lens."""
@@ -193,8 +239,7 @@ class Patches:
         else:
             unit = self._window(rng, scene, run, side)
         gain = np.exp(rng.uniform(*np.log(self.recipe.gains)))
-        unit = np.rot90(unit, int(rng.integers(4)), axes=(1, 2)) * np.float32(gain)
-        return unit[:, :, ::-1] if rng.integers(2) else unit
+        return _turned(unit * np.float32(gain), int(rng.integers(4)), bool(rng.integers(2)))
 
     def _window(self, rng: np.random.Generator, scene: Scene, run: slice, side: int) -> UnitImage:
         """A square of a scene as it is, or a larger one downsampled."""
@@ -231,7 +276,7 @@ class Patches:
 
     def _run(self, rng: np.random.Generator, bands: int) -> slice:
         """A run of adjacent bands, sometimes every 2nd or 3rd: other sensors sample the spectrum more coarsely."""
-        count = min(self.bands or self.recipe.bands, bands)
+        count = min(self.bands or self.recipe.bands or bands, bands)
         step = int(rng.integers(2, 4)) if rng.random() < self.recipe.skipping else 1
         if count * step > bands:
             step = 1

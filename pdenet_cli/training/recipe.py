@@ -1,24 +1,16 @@
-"""Recipes: the schedule of learning rate and mask temperature, the loss, and how patches are varied."""
+"""Recipes: the schedule, the loss, how patches are cut and varied."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, fields, replace
-from math import cos, isfinite, pi
+from math import isfinite
 from typing import Any
 
 from pdenet_cli.errors import UsageError
-
-SHARP = 0.05  # temperature of the masks at inference
-
-
-@dataclass(frozen=True)
-class Moment:
-    """The schedule at one moment of a run."""
-
-    rate: float  # learning rate, as a share of the recipe's
-    temperature: float | None  # of the masks; 0: each at its mode; None: the warm-up, every mask is 1
+from pdenet_cli.training import schedules
+from pdenet_cli.training.schedules import Schedule
 
 
 @dataclass(frozen=True)
@@ -26,16 +18,22 @@ class Recipe:
     """The hyperparameters of a run."""
 
     name: str
-    schedule: Callable[[float], Moment]  # of the share of the run that is done
+    schedule: Schedule
     lr: float
     batch: int
     patch: int  # high-resolution pixels on a side
-    bands: int  # adjacent bands in a patch
+    bands: int  # adjacent bands in a patch; 0: all
+    epochs: int = 0  # length of a run; 0: an hour
+    stride: int = 0  # patches begin this far apart, each comes once an epoch; 0: anywhere
+    block: int = 0  # scenes are cut into squares of this side before that; 0: not cut
+    cut_low: bool = False  # inputs are cut from the degraded scene or block, not made from the patch alone
+    band_means: bool = False  # a network that subtracts a mean subtracts that of each band
+    keep_last: bool = False  # the model is the last state, not the best of the validations
     betas: tuple[float, float] = (0.9, 0.999)
     start: float = 1.0  # initial weights of the last layers are multiplied by this
     fresh: bool = False  # reset Adam when the masks come on
     average: float = 0.0  # decay of the running mean of the weights; 0: none
-    clip: float = 1.0  # largest norm of a gradient
+    clip: float = 1.0  # largest norm of a gradient; 0: any
     consistency: float = 1.0  # weight of the consistency loss, λ in the paper
     spectral: float = 0.0  # weight of the error of the differences between neighbouring bands
     balance: float = 0.0  # weight of the error of the means over 4 x 4 coarse pixels
@@ -58,10 +56,12 @@ class Recipe:
                 raise UsageError(f"`recipe`: {field.name}={value} must be a whole number.")
             if field.type == "float" and not (type(value) in (int, float) and isfinite(value) and value >= 0):
                 raise UsageError(f"`recipe`: {field.name}={value} must be a number, 0 or more.")
-        if self.lr <= 0 or min(self.batch, self.patch, self.bands) < 1:
+        if self.lr <= 0 or min(self.batch, self.patch) < 1 or min(self.bands, self.stride, self.block) < 0:
             raise UsageError("`lr`, `batch`, `patch` and `patch_bands` must be positive.")
-        if self.zoom < 1 or self.average >= 1 or self.clip <= 0:
-            raise UsageError("`recipe`: zoom must be at least 1, average less than 1, clip more than 0.")
+        if self.zoom < 1 or self.average >= 1:
+            raise UsageError("`recipe`: zoom must be at least 1, average less than 1.")
+        if not self.stride and (self.epochs or self.block or self.cut_low):
+            raise UsageError("`recipe`: epochs and blocks need a stride of the patches, for example stride=32.")
         if more := [name for name in SHARES if getattr(self, name) > 1]:
             met = f"`recipe`: {more[0]}={getattr(self, more[0])}"
             raise UsageError(f"{met} must be between 0 and 1 (a fraction of the patches).")
@@ -81,25 +81,27 @@ DEFAULTS = {field.name: field.default for field in fields(Recipe) if isinstance(
 
 def paper(scale: int) -> Recipe:
     """The published recipe: 50 epochs with every mask at 1, then 100 with masks and a fresh Adam."""
-    return Recipe("paper", _paper_schedule, lr=5e-4, batch=4, patch=128 // scale * scale, bands=31, fresh=True)
-
-
-PAPER_EPOCHS, PAPER_WARM_UP = 150, 50
-
-
-def _paper_schedule(done: float) -> Moment:
-    epoch = min(int(done * PAPER_EPOCHS), PAPER_EPOCHS - 1)
-    if epoch < PAPER_WARM_UP:
-        return Moment(0.5 ** (epoch // 25), None)
-    epoch -= PAPER_WARM_UP
-    return Moment(0.5 ** (epoch // 25), 1 - epoch / 35 if epoch <= 30 else SHARP)
+    return Recipe(
+        "paper",
+        schedules.pde_net,
+        lr=5e-4,
+        batch=4,
+        patch=128 // scale * scale,
+        bands=0,
+        epochs=schedules.EPOCHS,
+        stride=-(-32 // scale) * scale,
+        cut_low=True,
+        keep_last=True,
+        fresh=True,
+        clip=0.0,
+    )
 
 
 def fast(scale: int) -> Recipe:
     """For hours of a CPU rather than days of a GPU, and for cubes of any sensor together."""
     return Recipe(
         "fast",
-        _fast_schedule,
+        schedules.fast,
         lr=2e-3,
         batch=2,
         patch=20 * scale,
@@ -113,17 +115,6 @@ def fast(scale: int) -> Recipe:
         zoom=2.0,
         collage=0.2,
     )
-
-
-RISE, MASKS_ON, MASKS_SHARP = 0.02, 0.2, 0.6  # done when the rate peaks, masks start, masks are sharp
-
-
-def _fast_schedule(done: float) -> Moment:
-    rate = done / RISE if done < RISE else 0.5 + 0.5 * cos(pi * min(1.0, (done - RISE) / (1 - RISE)))
-    if done < MASKS_ON:
-        return Moment(max(rate, 0.01), None)
-    # Soft masks first, so that their probabilities learn; then sharp ones, as at inference.
-    return Moment(max(rate, 0.001), SHARP ** min(1.0, (done - MASKS_ON) / (MASKS_SHARP - MASKS_ON)))
 
 
 def general(scale: int) -> Recipe:
@@ -145,39 +136,22 @@ RECIPES: dict[str, Callable[[int], Recipe]] = {"fast": fast, "general": general,
 """Each recipe as a function of the scale."""
 
 
-def _halved_every_35_epochs(done: float) -> Moment:
-    return Moment(0.5 ** (int(done * PAPER_EPOCHS) // 35), SHARP)
-
-
-SEARCH_SHARE = 5 / 6  # share of a search with random masks; the rest tunes the chosen network
-
-
-def _with_search(schedule: Callable[[float], Moment]) -> Callable[[float], Moment]:
-    """The schedule of a search: at its end each mask stays at its mode."""
-    return lambda done: schedule(done) if done < SEARCH_SHARE else replace(schedule(done), temperature=0.0)
-
-
-def _without_warm_up(schedule: Callable[[float], Moment]) -> Callable[[float], Moment]:
-    """The schedule without a warm-up: masks from the first step."""
-    return lambda done: replace(schedule(done), temperature=SHARP)
-
-
 _FAST_CHANGES: dict[str, dict[str, Any]] = {
-    "nas": dict(schedule=_with_search(_fast_schedule)),
-    "ensemble": dict(batch=8, schedule=_without_warm_up(_fast_schedule)),
+    "nas": dict(schedule=schedules.with_search(schedules.fast)),
+    "ensemble": dict(batch=8, schedule=schedules.without_warm_up(schedules.fast)),
     "3dgan": dict(lr=5e-4),  # 2e-3 learns more slowly with it, and diverges with SSPSR
     "sspsr": dict(lr=5e-4),
 }
 
 NETWORK_CHANGES: dict[str, dict[str, dict[str, Any]]] = {
     "paper": {
-        "nas": dict(schedule=_with_search(_paper_schedule)),
-        "ensemble": dict(batch=16, schedule=_without_warm_up(_paper_schedule)),  # four members, 4 patches each
-        "3dfcnn": dict(lr=5e-5, batch=16, schedule=lambda done: Moment(1.0, SHARP)),
+        "nas": dict(schedule=schedules.with_search(schedules.pde_net)),
+        "ensemble": dict(batch=16, schedule=schedules.without_warm_up(schedules.pde_net)),  # four members, 4 each
+        "3dfcnn": dict(lr=5e-5, batch=16, epochs=200, schedule=schedules.constant),
         "3dgan": dict(lr=1e-4),  # not published
-        "sspsr": dict(lr=1e-4, schedule=lambda done: Moment(1.0, SHARP)),
-        "mcnet": dict(lr=1e-4, batch=16, schedule=_halved_every_35_epochs),
-        "ercsr": dict(lr=1e-4, batch=12, schedule=_halved_every_35_epochs),
+        "sspsr": dict(lr=1e-4, batch=32, epochs=40, schedule=schedules.falling(40, 30, 0.1)),
+        "mcnet": dict(lr=1e-4, batch=16, epochs=200, schedule=schedules.falling(200, 35, 0.5), band_means=True),
+        "ercsr": dict(lr=1e-4, batch=12, epochs=85, schedule=schedules.falling(85, 35, 0.5), band_means=True),
     },
     "fast": _FAST_CHANGES,
     "general": _FAST_CHANGES,

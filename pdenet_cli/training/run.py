@@ -186,7 +186,8 @@ class TrainingRun:
     def _keep(self, event: ValidationResult) -> None:
         self.latest, self.took = event.scores, event.took
         self.start = self.start if event.step else event.scores
-        if event.step and (event.masked, event.scores["psnr"]) > self.best:
+        better = self.trainer.recipe.keep_last or (event.masked, event.scores["psnr"]) > self.best
+        if event.step and better:
             self.best = event.masked, event.scores["psnr"]
             self.best_spec = self._described(event.scores)
             save_model(self.files.model, Model(self.best_spec, self.trainer.average))

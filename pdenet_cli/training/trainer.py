@@ -21,7 +21,8 @@ from pdenet_cli.models.networks import NETWORKS, Draw, Network, Rival, build_net
 from pdenet_cli.training.learner import Learner
 from pdenet_cli.training.patches import Patch, Patches
 from pdenet_cli.training.processes import ONE_PROCESS, Processes
-from pdenet_cli.training.recipe import Moment, parse_changes
+from pdenet_cli.training.recipe import parse_changes
+from pdenet_cli.training.schedules import Moment
 
 PAIR = 2  # draws of each patch that the energy term compares
 BALANCE_SIDE = 4  # coarse pixels on a side of the squares whose means the balance term compares
@@ -41,8 +42,13 @@ class StepResult:
     temperature: float | None
 
 
-def new_network(name: str, config: str | None, scale: int, seed: int, start: float = 1.0) -> Network:
-    """A network with fresh weights; `config` is a name of its table, with changes: "small,stages=3,width=24"."""
+def new_network(
+    name: str, config: str | None, scale: int, seed: int, start: float = 1.0, **fields: Any
+) -> Network:
+    """A network with fresh weights; `config` is a name of its table, with changes: "small,stages=3,width=24".
+
+    `fields` of the configuration come before these changes.
+    """
     if name not in NETWORKS:
         trained = ", ".join(known for known in NETWORKS if known != BICUBIC)
         raise UsageError(f"`network` {name} is unknown; choose one of {trained}.")
@@ -52,7 +58,7 @@ def new_network(name: str, config: str | None, scale: int, seed: int, start: flo
     size, changes = parse_changes("config", config, configs, known)
     for field, value in changes.items():
         _refuse_wrong_type(field, value, {type(asdict(usual)[field]) for usual in configs.values()})
-    values = asdict(configs[size]) | {"scale": scale} | changes
+    values = asdict(configs[size]) | {"scale": scale} | fields | changes
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = build_network(name, values)
@@ -60,6 +66,11 @@ def new_network(name: str, config: str | None, scale: int, seed: int, start: flo
         for weight in network.tails():
             weight.mul_(start)  # smaller weights give smaller corrections: the run starts near bicubic
     return network
+
+
+def has_mean(network: Network) -> bool:
+    """Whether the network subtracts a mean from its input."""
+    return hasattr(network.config, "mean")
 
 
 def _refuse_wrong_type(field: str, value: Any, kinds: Collection[type]) -> None:
@@ -223,8 +234,7 @@ class Trainer:
     def _inputs(self, group: list[Patch]) -> tuple[Tensor, Tensor, Tensor]:
         """The patches of a group at high and at low resolution, and what the network sees of the latter."""
         high = torch.stack([patch.high for patch in group]).to(self.degrading_device)
-        degradation = group[0].degradation(self.degradation)
-        low = torch.cat([degradation(h[None], p.generator) for h, p in zip(high, group, strict=True)])
+        low = torch.cat([patch.low(self.degradation, self.degrading_device)[None] for patch in group])
         inputs = torch.stack([patch.with_noise(x) for patch, x in zip(group, low, strict=True)])
         return high.to(self.device), low.to(self.device), inputs.to(self.device)
 

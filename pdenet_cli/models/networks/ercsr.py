@@ -1,13 +1,21 @@
 """ERCSR (Li et al., IEEE TCSVT 2021): MCNet's successor, leaner modules and a skip around them, any band count.
 
-Weights are normalised and `mean` is a constant, as in MCNet and for the same reasons.
+Weights are normalised and `mean` is one constant or one for each band, as in MCNet.
 """
 
 import torch
 from torch import Tensor, nn
 
 from pdenet_cli.models.networks.base import Draw, Network
-from pdenet_cli.models.networks.mcnet import CONFIGS, MCNetConfig, bytes_per_voxel, conv, enlarging
+from pdenet_cli.models.networks.mcnet import (
+    CONFIGS,
+    MCNetConfig,
+    as_column,
+    band_count,
+    bytes_per_voxel,
+    conv,
+    enlarging,
+)
 
 
 class ERCSR(Network):
@@ -16,12 +24,13 @@ class ERCSR(Network):
     Config = MCNetConfig
     configs = CONFIGS
     random = False
-    bands = None
+    mean: Tensor
 
     def __init__(self, config: MCNetConfig) -> None:
         super().__init__(config)
         width = config.width
-        self.mean = config.mean
+        self.bands = band_count(config)
+        self.register_buffer("mean", as_column(config.mean), persistent=False)
         self.head = nn.Sequential(conv(1, width, 1, 3, 3), conv(width, width, 3, 1, 1))
         self.body = nn.ModuleList(Crossed(width) for _ in range(config.modules))
         self.gamma = nn.Parameter(torch.ones(config.modules))
@@ -34,7 +43,7 @@ class ERCSR(Network):
             enlarging(width, self.scale), conv(width, width, 1, 3, 3), conv(width, 1, 3, 1, 1)
         )
         self.halo = 1 + 6 * config.modules + 1 + 1
-        self.band_halo = 1 + config.modules + 1 + 2
+        self.band_halo = 1 + config.modules + 1 + 2 if self.bands is None else None
         self.bytes_per_voxel = bytes_per_voxel(width, self.scale)
 
     def forward(self, low: Tensor, draw: Draw | None = None) -> Tensor:

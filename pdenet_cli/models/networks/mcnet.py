@@ -1,11 +1,12 @@
 """MCNet (Li et al., Remote Sensing 2020): spectral-spatial and spatial convolutions side by side, any band count.
 
 Every convolution has its weights normalised. The original subtracts each band's mean over its data set, numbers
-that belong to one sensor. Here one set of weights serves any sensor, so `mean` is one constant for all bands, and
-the receptive field stays finite.
+that belong to one sensor: `mean` may be those. With one constant for all bands a model serves any sensor.
 """
 
 from dataclasses import dataclass
+from math import isfinite
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +22,15 @@ class MCNetConfig(NetworkConfig):
 
     modules: int = 4
     width: int = 64
-    mean: float = 0.25
+    mean: float | tuple[float, ...] = 0.25  # of every band, or of each; then it takes only these bands
 
     def __post_init__(self) -> None:
+        mean: Any = self.mean
+        if isinstance(mean, list):  # from JSON
+            object.__setattr__(self, "mean", mean := tuple(mean))
+        means = mean if isinstance(mean, tuple) else (mean,)
+        if not means or not all(isinstance(m, (int, float)) and isfinite(m) for m in means):
+            raise ModelError(f"mean {self.mean} is no number, nor one for each band.")
         if self.scale < 2 or min(self.modules, self.width) < 1:
             raise ModelError(f"{self} cannot be built: the scale must be at least 2, every size at least 1.")
 
@@ -37,26 +44,37 @@ class MCNet(Network):
     Config = MCNetConfig
     configs = CONFIGS
     random = False
-    bands = None
+    mean: Tensor
 
     def __init__(self, config: MCNetConfig) -> None:
         super().__init__(config)
         width = config.width
-        self.mean = config.mean
+        self.bands = band_count(config)
+        self.register_buffer("mean", as_column(config.mean), persistent=False)  # the configuration has it
         self.head = conv(1, width, 3, 3, 3)
         self.body = nn.ModuleList(Mixed(width) for _ in range(config.modules))
         self.tail = nn.Sequential(enlarging(width, self.scale), conv(width, 1, 3, 3, 3))
         self.halo = 1 + 6 * config.modules + 1
-        self.band_halo = 1 + 4 * config.modules + 2
+        self.band_halo = 1 + 4 * config.modules + 2 if self.bands is None else None
         self.bytes_per_voxel = bytes_per_voxel(width, self.scale)
 
     def forward(self, low: Tensor, draw: Draw | None = None) -> Tensor:
-        start = self.head(low[:, None] - self.mean)  # (n, 1, bands, h, w) -> (n, width, bands, h, w)
+        start = self.head((low - self.mean)[:, None])  # (n, 1, bands, h, w) -> (n, width, bands, h, w)
         x = start
         for module in self.body:
             x = module(x) + start
         high: Tensor = self.tail(x)  # (n, 1, bands, scale·h, scale·w)
         return high[:, 0] + self.mean
+
+
+def band_count(config: MCNetConfig) -> int | None:
+    """The only number of bands that a mean for each allows; None for any."""
+    return len(config.mean) if isinstance(config.mean, tuple) else None
+
+
+def as_column(mean: float | tuple[float, ...]) -> Tensor:
+    """A mean as (1 or bands, 1, 1)."""
+    return torch.tensor(mean, dtype=torch.float32).reshape(-1, 1, 1)
 
 
 class Mixed(nn.Module):
