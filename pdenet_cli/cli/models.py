@@ -1,9 +1,10 @@
-"""`pdenet models` and `pdenet models show`."""
+"""`pdenet models`: list, show, import and export."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from rich.table import Table
 
 from pdenet_cli.cli import options
 from pdenet_cli.cli.console import out, print_error, print_json, shown
+from pdenet_cli.cli.parsing import parse_means
 from pdenet_cli.errors import ModelError
 
 QUICK = (
@@ -74,7 +76,9 @@ def show(
 
         plot_chances(model, plot, overwrite)
     if as_json or context.obj:
-        print_json(spec.to_dict())
+        from pdenet_cli.models.cost import cost_of
+
+        print_json(spec.to_dict() | {"cost": asdict(cost_of(spec.network, dict(spec.config)))})
         return
     table = Table(title=escape(model), show_header=False, box=None, title_justify="left")
     table.add_column(style="dim", no_wrap=True)
@@ -86,12 +90,68 @@ def show(
         out.print(_cubes(cubes))
 
 
+@models.command("import")
+def import_(
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(
+            help="A checkpoint of the published code of PDE-Net, MCNet, ERCSR or SSPSR.", metavar="PTH"
+        ),
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The model to write (.safetensors).")],
+    means: Annotated[
+        str | None,
+        typer.Option(
+            help="What MCNet or ERCSR subtract from each band, which their files do not hold: cave, harvard (the "
+            "numbers in their code), or one number for each band with commas between.",
+            metavar="NAME",
+        ),
+    ] = None,
+    overlap: Annotated[
+        int | None,
+        typer.Option(
+            help="Bands that neighbouring groups of SSPSR share, which its files do not hold.",
+            show_default="2 for groups of 8 bands, else 1",
+            min=0,
+        ),
+    ] = None,
+    licence: Annotated[str, typer.Option(help="Licence of the model, stored in its header.")] = "not stated",
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+) -> None:
+    """Make a model of a published checkpoint; nothing in the file is run."""
+    from pdenet_cli.tools.checkpoints import import_checkpoint
+
+    fields = {} if overlap is None else {"overlap": overlap}
+    spec = import_checkpoint(
+        checkpoint, output, means=parse_means(means), fields=fields, licence=licence, overwrite=overwrite
+    )
+    if as_json:
+        print_json(spec.to_dict())
+    else:
+        out.print(f"{escape(str(output))}  [dim]{spec.network}, x{spec.scale}[/]")
+
+
+@models.command("export")
+def export(
+    model: Annotated[str, typer.Argument(help="A model's name or its file.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The checkpoint to write (.pth).")],
+    overwrite: options.Overwrite = False,
+) -> None:
+    """Write a model as a checkpoint that the published code of its system loads."""
+    from pdenet_cli.tools.checkpoints import export_checkpoint
+
+    export_checkpoint(model, output, overwrite=overwrite)
+    out.print(escape(str(output)))
+
+
 def _lines(spec: Any) -> list[tuple[str, str]]:
     def listed(values: Any) -> str:
         return ", ".join(f"{name} {value}" for name, value in values.items())
 
     rows = [
         ("network", f"{spec.network}, x{spec.scale}: {listed(spec.config)}"),
+        ("size", _size(spec)),
         ("degradation", listed(spec.degradation)),
         ("recipe", listed(spec.recipe)),
         ("trained", f"{spec.steps:,} steps, {spec.minutes:g} minutes, seed {spec.seed}"),
@@ -106,6 +166,15 @@ def _lines(spec: Any) -> list[tuple[str, str]]:
     rows.append(("errors", _errors(spec)))
     rows.append(("intervals", _intervals(spec)))
     return [*rows, ("licence", spec.licence), ("pdenet", spec.version)]
+
+
+def _size(spec: Any) -> str:
+    from pdenet_cli.models.cost import cost_of
+
+    cost = cost_of(spec.network, spec.config)
+    pixels = f"{cost.side} x {cost.side} pixels of {cost.bands} bands"
+    counted = f"{cost.multiply_adds / 1e9:,.2f} G multiply-adds for {pixels} and one sample"
+    return f"{cost.parameters:,} parameters, {counted} ({cost.as_published / 1e9:,.2f} G as papers count them)"
 
 
 def _ancestors(model: Any) -> Iterator[str]:

@@ -76,6 +76,18 @@ def parse_range(text: str | None) -> ValueRange | None:
     return low, high
 
 
+def parse_means(text: str | None) -> str | tuple[float, ...] | None:
+    """The name of a data set, or one number for each band."""
+    if text is None or not re.match(r"\s*[-+.\d]", text):
+        return text
+    try:
+        return tuple(float(word) for word in text.split(","))
+    except ValueError:
+        raise UsageError(
+            f"--means {text}: not numbers with commas between. Write for example 0.09,0.1,0.08."
+        ) from None
+
+
 def parse_window(numbers: tuple[int, int, int, int] | None) -> Window | None:
     """A part of a scene from its upper-left pixel and its size."""
     return None if numbers is None else Window(*numbers)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pdenet_cli.degradation import Degradation
 
 ERRORS_KEY = "errors"  # in ModelSpec.extra: how the network that expects errors learned
+IMPORTED = "imported"  # in ModelSpec.extra: the checkpoint that the weights are from
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,11 @@ class ModelSpec:
         from pdenet_cli.degradation import Degradation
 
         return Degradation.from_dict(self.degradation or {"scale": self.scale})
+
+    @property
+    def sees_every_band(self) -> bool:
+        """Whether it learned from whole spectra, so that mixtures of bands are used only where asked for."""
+        return IMPORTED in self.extra or self.recipe.get("bands") == 0
 
     @property
     def gain(self) -> float | None:

@@ -34,7 +34,8 @@ class Posterior:
 
     Of scenes with many bands, the network sees `most_mixtures` mixtures of bands, 0: every band (see mixtures.py).
     Without `ensemble` or `mixtures`, a calibrated model is used as it was calibrated; any other with "masks" and
-    the usual number of mixtures, or none where the network does not scale with brightness.
+    the usual number of mixtures, or none where the network learned from whole spectra or does not scale with
+    brightness.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Posterior:
         if mixtures is not None and (mixtures < 0 or (mixtures and not self.network.mixable)):
             met = "use 0, or a number of mixtures" if mixtures < 0 else f"{model.name} must see every band; use 0"
             raise UsageError(f"`mixtures` {mixtures}: {met}.")
-        usual = MIXTURES if self.network.mixable else 0
+        usual = MIXTURES if self.network.mixable and not model.spec.sees_every_band else 0
         calibrated = usual if calibration is None else calibration.mixtures
         self.most_mixtures = calibrated if mixtures is None else mixtures
         self.device = self.network.device
