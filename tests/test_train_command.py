@@ -52,7 +52,8 @@ def wait_for_steps(log, count):
 
 
 def network_of(plan):
-    return tool._network(plan, None if plan.init is None else load_model(plan.init))
+    init = None if plan.init is None else load_model(plan.init)
+    return tool._network(plan, init, tool._recipe(plan, init))
 
 
 def recipe_of(plan):

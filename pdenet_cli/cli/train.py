@@ -59,14 +59,14 @@ def train(
         typer.Option(
             help="paper, tiny or (some networks) small; change fields like this: small,stages=3,width=24.",
             metavar="NAME",
-            show_default="small, else paper",
+            show_default="small, else paper; paper with --recipe paper",
         ),
     ] = None,
     recipe: Annotated[
         str,
         typer.Option(
-            help="fast (hours on a CPU), general (as the shipped x4 model) or paper (the published schedule). "
-            "Change fields like this: fast,zoom=3.",
+            help="fast (hours on a CPU), general (as the shipped x4 model) or paper (the published training, step "
+            "by step; use --validate, or a quarter is held out). Change fields like this: fast,zoom=3.",
             metavar="NAME",
         ),
     ] = "fast",
@@ -74,11 +74,12 @@ def train(
         float | None,
         typer.Option(
             help="Length of the run in minutes, validation included. Not together with --steps.",
-            show_default="60; for paper 150 epochs",
+            show_default="60; for paper the published number of epochs",
         ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(help="Length of the run in steps.", show_default="150 epochs for paper")
+        int | None,
+        typer.Option(help="Length of the run in steps.", show_default="the published number of epochs for paper"),
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Patches per step, over all processes.")] = None,
     patch: Annotated[int | None, typer.Option(help="Side of a patch in high-resolution pixels.")] = None,
@@ -119,7 +120,7 @@ def train(
     """Train a model on your cubes, in any format; stop with Ctrl-C and continue with --resume.
 
     A quarter of every cube is held out for validation, or --validate names cubes.
-    The best model is written to OUTPUT; the last state, a log and curves beside it.
+    The best model is written to OUTPUT, its last state, log and curves beside it.
     On several GPUs: torchrun --nproc-per-node N -m pdenet_cli train ...
     """
     started = time.monotonic()
