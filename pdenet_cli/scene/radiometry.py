@@ -22,13 +22,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.errors import UsageError
 from pdenet_cli.scene.cube import Pixels
+from pdenet_cli.scene.dtypes import limits
 from pdenet_cli.scene.encoding import Encoding
 from pdenet_cli.scene.holes import valid
 from pdenet_cli.scene.meta import CubeMeta
