@@ -17,6 +17,7 @@ storey leave each other alone (a test reads this). README.md beside this file wa
       files.py        files that are never incomplete
       report.py       what a run says
       system.py       memory, devices, threads
+      child.py        work in a process of its own, which may crash
     1 errors.py       PdenetError and its children, each with its exit code
 """
 

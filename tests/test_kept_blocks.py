@@ -45,7 +45,7 @@ def strips(path, rows):
 def counted(monkeypatch):
     """The strips that are decoded from now on."""
     decoded, segment = [], SegmentArray._segment
-    monkeypatch.setattr(SegmentArray, "_segment", lambda *words: decoded.append(words[2:]) or segment(*words))
+    monkeypatch.setattr(SegmentArray, "_segment", lambda *words: decoded.append(words[1:]) or segment(*words))
     return decoded
 
 

@@ -73,6 +73,9 @@ def calibrate(
     --noise say, and then sharpened. Use scenes, or parts of scenes, that the
     model has not seen and that resemble those it will be used on.
     """
+    from pdenet_cli.formats import prepare
+
+    prepare()
     from pdenet_cli.system import use_threads
     from pdenet_cli.tools.calibrate import calibrate as calibrate_model
     from pdenet_cli.tools.truths import TruthSettings

@@ -121,6 +121,9 @@ def evaluate(
     out too. --uncertainty adds coverage and width of the intervals, AUSE, AURG,
     Spearman and ENCE.
     """
+    from pdenet_cli.formats import prepare
+
+    prepare()
     from pdenet_cli.files import refuse_existing, refuse_folders, write_whole
     from pdenet_cli.system import use_threads
     from pdenet_cli.tools.truths import TruthSettings, refuse_to_replace

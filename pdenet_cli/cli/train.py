@@ -124,6 +124,9 @@ def train(
     On several GPUs: torchrun --nproc-per-node N -m pdenet_cli train ...
     """
     started = time.monotonic()
+    from pdenet_cli.formats import prepare
+
+    prepare()
     from pdenet_cli.degradation import Degradation
     from pdenet_cli.tools.train import TrainingPlan
     from pdenet_cli.tools.train import train as train_model

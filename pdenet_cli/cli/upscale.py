@@ -63,6 +63,9 @@ def upscale(
 
     A JSON report beside each output records inputs, settings and versions.
     """
+    from pdenet_cli.formats import prepare
+
+    prepare()
     from pdenet_cli.tools.job import Settings
 
     of_posterior = PosteriorOptions(scale, model, samples, seed, ensemble, device, threads, mixtures)
@@ -149,6 +152,9 @@ def uncertainty(
     errors; the shipped models are both (see pdenet calibrate). Files are
     named SCENE_MAP and SCENE_MAP_merged; a JSON report says what they show.
     """
+    from pdenet_cli.formats import prepare
+
+    prepare()
     from pdenet_cli.tools.job import Settings
     from pdenet_cli.uncertainty.summaries import Question
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from pdenet_cli import child
 from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
 from pdenet_cli.files import is_folder, refuse_existing, unwritable
 from pdenet_cli.formats import envi, hdf5, mat, png, tiff, zarr
 from pdenet_cli.formats.common.base import Format, OpenOptions
 from pdenet_cli.formats.common.kept import keep_blocks
 from pdenet_cli.formats.common.output import Output
+from pdenet_cli.formats.common.regular import opened
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.meta import CubeMeta
+from pdenet_cli.scene.stamps import Stamps
 from pdenet_cli.scene.window import Window
 
 FORMATS: tuple[Format, ...] = (
@@ -32,7 +37,13 @@ FORMATS: tuple[Format, ...] = (
 
 ONE_ARRAY = (tiff.FORMAT, png.FORMAT, envi.FORMAT)  # formats without named variables
 HEAD_BYTES = 4096
+LOOKED_OVER = 4 << 20  # bytes of pixels that are decoded on trial, which takes some 10 ms
 NETCDF_NAMES = (".nc", ".nc4", ".cdf", ".netcdf")
+
+
+def prepare() -> None:
+    """Start the process in which scenes are looked over; best at the beginning of a program, before torch."""
+    child.start()
 
 
 def open_cube(
@@ -53,8 +64,8 @@ def open_cube(
     try:
         head = b"" if path.is_dir() else _head(path)
         kind = _recognised(path, head)
-        cube = keep_blocks(kind.open(path, options))
-        cube.writable = False
+        cube = keep_blocks(_opened_apart(kind, path, options) if kind.fragile(head) else kind.open(path, options))
+        cube.writable, cube.stamps = False, Stamps.of(cube.own_files)
         if variable is not None and kind in ONE_ARRAY:
             what = f"{kind.name} holds a single unnamed array"
             cube.meta = cube.meta.noting(f"`variable` {variable} is ignored: {what}")
@@ -81,6 +92,34 @@ def open_sigma(cube: Cube) -> Cube | None:
         found.close()
         raise FormatError(f"{found.path}: the 1-sigma of {cube.path.name} has another shape than it.")
     return found
+
+
+def _opened_apart(kind: Format, path: Path, options: OpenOptions) -> Cube:
+    """The cube in `path`, opened and looked over in a child process, which may crash."""
+    try:
+        parts = child.run(_look_over, path, options)
+    except child.ChildError as error:
+        raise FormatError(
+            f"{path}: cannot be read: {error} in the attempt. It is damaged: copy it again."
+        ) from None
+    return kind.open(path, options) if parts is None else Cube(**parts)
+
+
+def _look_over(path: Path, options: OpenOptions) -> dict[str, Any] | None:
+    """In a child process: open a cube and decode some of its pixels. What makes up a portable one, else None."""
+    kind = _recognised(path, b"" if path.is_dir() else _head(path))
+    with kind.open(path, options) as cube:
+        if kind.portable:
+            own = dict(files=cube.own_files, beside=cube.beside)
+            return dict(path=cube.path, meta=cube.meta, array=cube.array, axes=cube.axes, **own)
+        last = Window(cube.meta.rows - 1, cube.meta.columns - 1, 1, 1)
+        with suppress(Exception):  # what cannot be decoded may never be wanted
+            if cube.meta.nbytes <= LOOKED_OVER:
+                cube.read()
+            elif math.prod(cube.block) * cube.meta.dtype.itemsize <= LOOKED_OVER:
+                cube.read(replace(last, row=0, column=0), (0,))
+                cube.read(last, (cube.meta.bands - 1,))
+    return None
 
 
 def _with_nodata(meta: CubeMeta, nodata: float) -> CubeMeta:
@@ -175,11 +214,8 @@ def _head(path: Path) -> bytes:
         raise FormatError(f"{path}: no such file.")
     if not path.is_file():
         raise FormatError(f"{path}: neither a file nor a folder.")
-    try:
-        with path.open("rb") as file:
-            head = file.read(HEAD_BYTES)
-    except PermissionError as error:
-        raise FormatError(f"{path}: no permission to read it.") from error
+    with opened(path) as file:
+        head = file.read(HEAD_BYTES)
     if not head:
         raise FormatError(f"{path}: the file is empty.")
     return head

@@ -6,7 +6,7 @@ import re
 import struct
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,28 +17,33 @@ import numpy as np
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.common.base import Format, OpenOptions
 from pdenet_cli.formats.common.limits import refuse_impossible_size, refuse_large_block
+from pdenet_cli.formats.common.quiet import quiet_libraries
+from pdenet_cli.formats.common.regular import opened
 from pdenet_cli.scene.cube import Cube, Pixels
 from pdenet_cli.scene.meta import CubeMeta
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 CHANNELS = {0: 1, 2: 3, 4: 2, 6: 4}  # by PNG's colour types, without palettes (3)
-KEPT_BYTES = 256 << 20  # decoded bands are kept if all of them take no more than this
+LARGEST_PICTURE = 1 << 27  # values; a picture can only be decoded as a whole
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 SYSTEM_FILES = ("thumbs.db", "desktop.ini", "__macosx")  # left in folders and archives by operating systems
 
 
 @dataclass(frozen=True)
 class PngBands:
-    """Pictures of one size as (bands, rows, columns); each is decoded once if all of them fit in memory."""
+    """Pictures of one size as (bands, rows, columns), each a block that is decoded as a whole."""
 
     files: tuple[Path, ...]
     dtype: np.dtype[Any]
     size: tuple[int, int]
-    kept: dict[int, Pixels] = field(default_factory=dict)
 
     @property
     def shape(self) -> tuple[int, ...]:
         return len(self.files), *self.size
+
+    @property
+    def block(self) -> tuple[int, ...]:
+        return 1, *self.size
 
     def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
         chosen = range(len(self.files))[key[0]]
@@ -48,18 +53,17 @@ class PngBands:
 
     def band(self, place: int) -> Pixels:
         """One whole band."""
-        if place in self.kept:
-            return self.kept[place]
         file = self.files[place]
         try:
-            picture: Pixels = imagecodecs.png_decode(file.read_bytes())
+            with opened(file) as stream, quiet_libraries():
+                picture: Pixels = imagecodecs.png_decode(stream.read())
+        except FormatError:
+            raise
         except Exception as error:  # the codec raises its own kinds
             raise FormatError(f"{file}: a damaged PNG ({' '.join(str(error).split())}).") from error
         picture = _grey(file, picture)
         if picture.shape != self.size or picture.dtype != self.dtype:
             raise FormatError(f"{file}: decodes to {picture.shape} {picture.dtype}, not as its header says.")
-        if len(self.files) * picture.nbytes <= KEPT_BYTES:
-            self.kept[place] = picture
         return picture
 
 
@@ -173,8 +177,8 @@ def _wavelengths(files: Sequence[Path]) -> tuple[float, ...] | None:
 
 def _head(file: Path) -> tuple[int, int, np.dtype[Any], int]:
     """Rows, columns, type and channels from the PNG's first bytes, if the file can hold that much."""
-    with file.open("rb") as opened:
-        head = opened.read(33)
+    with opened(file) as stream:
+        head = stream.read(33)
     if head[:8] != SIGNATURE or len(head) < 33 or head[12:16] != b"IHDR":
         raise FormatError(f"{file}: named like a PNG, but it is not one.")
     columns, rows, bits, colour = struct.unpack(">IIBB", head[16:26])
@@ -182,11 +186,14 @@ def _head(file: Path) -> tuple[int, int, np.dtype[Any], int]:
         raise FormatError(f"{file}: a PNG with {bits} bits of colour type {colour} is not a band.")
     dtype = np.dtype("u2" if bits == 16 else "u1")
     nbytes = dtype.itemsize * CHANNELS[colour]
-    refuse_impossible_size(
-        file, "the picture", (rows, columns), max(1, nbytes * min(bits, 8) // 8), file.stat().st_size
-    )
-    refuse_large_block(file, "the picture", rows * columns * nbytes)
+    held = file.stat().st_size
+    refuse_impossible_size(file, "the picture", (rows, columns), max(1, nbytes * min(bits, 8) // 8), held)
+    if rows * columns > LARGEST_PICTURE:
+        raise FormatError(
+            f"{file}: {rows} x {columns} pixels are too many for a PNG. Convert the bands to a TIFF."
+        )
+    refuse_large_block(file, "the picture", rows * columns * nbytes, held)
     return rows, columns, dtype, CHANNELS[colour]
 
 
-FORMAT = Format(name="PNG folder", suffixes=(), recognises=_recognises, open=_open)
+FORMAT = Format(name="PNG folder", suffixes=(), recognises=_recognises, open=_open, fragile=lambda head: True)

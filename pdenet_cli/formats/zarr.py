@@ -178,7 +178,9 @@ class Folder:
         place = self._place(name)
         refuse_impossible_size(self.path, label, variable.shape, itemsize, _stored(place), sparse=True)
         array = zarr.open_array(str(place), mode="r", zarr_format=2 if (place / ".zarray").is_file() else 3)
-        refuse_large_block(self.path, label, math.prod(array.shards or array.chunks) * itemsize)
+        if not all(array.chunks):
+            raise FormatError(f"{self.path}: {label} is in chunks of {array.chunks}, which hold nothing.")
+        refuse_large_block(self.path, label, math.prod(array.shards or array.chunks) * itemsize, _stored(place))
         return ZarrArray(self.path, array)
 
 
@@ -215,6 +217,8 @@ def _stored(place: Path) -> int:
                     raise FormatError(f"{entry.path}: a link to another file, which is not followed.")
                 if entry.is_dir():
                     folders.append(entry.path)
+                elif not entry.is_file():
+                    raise FormatError(f"{entry.path}: not a regular file.")
                 elif entry.name not in (*HEADERS, ".zattrs", ".zmetadata"):
                     total += entry.stat().st_size
     return total
@@ -295,6 +299,7 @@ FORMAT = Format(
     suffixes=(".zarr",),
     recognises=_recognises,
     open=_open,
+    fragile=lambda head: True,
     create=_create,
     refuse=_refuse,
     named=layout.by_planes,

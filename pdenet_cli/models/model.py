@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 TRAINING = "training."  # prefix of tensors that only a resumed training needs
 ERRORS = "errors."  # prefix of the weights of the network that expects errors
+LARGEST_WEIGHT = 1e6  # those of the shipped models are below 10
 MAX_SIZE = 4096  # largest number in a configuration, so that a hostile header cannot build a huge network
 
 
@@ -59,8 +60,10 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
     wanted = _wanted_shapes(header)
     _refuse_other_shapes(header, wanted)
     weights = {name: t.float() for name, t in read_tensors(path).items() if name in wanted}
-    if not all(bool(t.isfinite().all()) for t in weights.values()):
-        raise ModelError(f"{path}: some of its weights are not finite.")
+    # Written so that NaN counts too.
+    if large := [name for name, t in weights.items() if t.numel() and not bool(t.abs().max() <= LARGEST_WEIGHT)]:
+        met = f"some weights of {large[0]} are not finite or beyond {LARGEST_WEIGHT:g}"
+        raise ModelError(f"{path}: {met}, which no training gives. Copy it again, or train it anew.")
     network = build_network(spec.network, spec.config)
     errors = {name.removeprefix(ERRORS): weights.pop(name) for name in list(weights) if name.startswith(ERRORS)}
     network.load_state_dict(weights)
@@ -86,7 +89,8 @@ def _refuse_implausible(header: Header) -> None:
     config = header.spec.config
     sizes = {name: value for name, value in config.items() if isinstance(value, int)}
     blocks = math.prod(sizes.get(name, 1) for name in ("stages", "units", "members"))  # each with its own weights
-    if any(size > MAX_SIZE for size in sizes.values()) or blocks > max(1, len(header.shapes)):
+    numbers = [abs(value) for value in config.values() if isinstance(value, int | float)]
+    if not all(number <= MAX_SIZE for number in numbers) or blocks > max(1, len(header.shapes)):
         raise ModelError(f"{header.path}: its configuration {dict(config)} is not plausible.")
 
 

@@ -16,6 +16,7 @@ from pdenet_cli.scene.bands import BandChoice
 from pdenet_cli.scene.dtypes import can_hold_all
 from pdenet_cli.scene.meta import CubeMeta
 from pdenet_cli.scene.sliceable import Part, Sliceable, SomeBands
+from pdenet_cli.scene.stamps import Stamps
 from pdenet_cli.scene.window import Window
 
 Pixels = NDArray[Any]
@@ -41,6 +42,7 @@ class Cube:
         self.files = (*self.own_files, *beside)
         self.whole: Cube | None = None  # the scene that this is a window of
         self.writable = True  # open_cube sets False: inputs are never changed
+        self.stamps = Stamps({}, ())  # of its files, set by open_cube; they must be the same in the end
         assert tuple(array.shape) == meta.shape(axes), (array.shape, axes, meta)
 
     @property
@@ -140,7 +142,7 @@ class Cube:
             self.path, self.meta.with_bands(chosen), some, self.axes, self.close, self.own_files, self.beside
         )
         kept.whole = None if self.whole is None else self.whole.with_bands(chosen)
-        kept.writable = False
+        kept.writable, kept.stamps = False, self.stamps
         return kept
 
     def windowed(self, window: Window) -> Cube:
@@ -158,7 +160,7 @@ class Cube:
             part = SomeBands(part, chosen.axis, chosen.bands)
         cut = Cube(self.path, meta, part, self.axes, self.close, self.own_files, self.beside)
         cut.whole = self.whole or self
-        cut.writable = False
+        cut.writable, cut.stamps = False, self.stamps
         return cut
 
     def __enter__(self) -> Self:
@@ -167,4 +169,8 @@ class Cube:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            if kind is None:
+                self.stamps.refuse_changed()
+        finally:
+            self.close()

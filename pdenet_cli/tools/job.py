@@ -176,6 +176,7 @@ class Job:
         with self.delivery.cleanup_on_failure():
             if COMPLETE not in steps:
                 statistics = yield from self._write_tiles(len(steps), say)
+                self.scene.cube.stamps.refuse_changed()
                 self.delivery.complete(self._report(job, statistics, time.monotonic() - started))
         self.report = self.delivery.commit(self._scene_name, self.scene.cube)
 

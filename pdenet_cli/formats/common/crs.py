@@ -13,13 +13,14 @@ from pyproj.exceptions import CRSError
 DEGREES = "EPSG:4326"
 LONGITUDE_FIRST = {"CRS84": 4326, "CRS83": 4269, "CRS27": 4267}
 """OGC's names for degrees with the longitude first, and the EPSG numbers of the same datums."""
+LONGEST = 1 << 16  # characters of a coordinate system; of real ones, compound ones with all usages have 20,000
 FOOT, SURVEY_FOOT = 0.3048, 1200 / 3937  # metres
 
 
 @lru_cache(maxsize=64)
 def parsed(crs: str | None) -> pyproj.CRS | None:
     """The coordinate system of a WKT or "EPSG:n" text, None if it cannot be parsed."""
-    if not crs:
+    if not crs or len(crs) > LONGEST:
         return None
     try:
         return pyproj.CRS.from_user_input(crs)

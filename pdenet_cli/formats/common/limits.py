@@ -24,8 +24,20 @@ def refuse_impossible_size(
         raise FormatError(f"{path}: {name} declares {declared:,} bytes {shape}, but the file holds only {held:,}.")
 
 
-def refuse_large_block(path: Path, name: str, nbytes: int) -> None:
-    """Stop if the smallest part that can be read takes more than a quarter of the free memory."""
+LARGE_BLOCK = 256 << 20
+"""Bytes of a block that is believed however few of them are stored."""
+
+USUAL_EXPANSION = 100
+"""Ratio up to which a large block is believed; images reach 2 to 10, those with much nodata some more."""
+
+
+def refuse_large_block(path: Path, name: str, nbytes: int, held: int) -> None:
+    """Stop if the smallest part that can be read takes more than a quarter of the free memory.
+
+    Or if it is large, but stored in so few of the `held` bytes of the file that it cannot be an image.
+    """
+    if nbytes > LARGE_BLOCK and nbytes > held * USUAL_EXPANSION:
+        raise FormatError(f"{path}: {name} is a block of {nbytes:,} bytes in a file of {held:,}: not an image.")
     if nbytes > free_memory() // 4:
         raise FormatError(
             f"{path}: {name} is stored in blocks of {nbytes:,} bytes, too many to read. Save it in smaller ones."

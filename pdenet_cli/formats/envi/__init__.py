@@ -14,6 +14,7 @@ from pdenet_cli.formats.common import crs, geokeys
 from pdenet_cli.formats.common.base import Format, OpenOptions
 from pdenet_cli.formats.common.choosing import interleave, overridden
 from pdenet_cli.formats.common.raw import RawArray
+from pdenet_cli.formats.common.regular import opened
 from pdenet_cli.formats.envi.data_files import (
     DATA_SUFFIXES,
     HEAD_BYTES,
@@ -36,7 +37,7 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 
 def _open(path: Path, options: OpenOptions) -> Cube:
-    with path.open("rb") as file:
+    with opened(path) as file:
         head = file.read(HEAD_BYTES)
     given_header = is_header(head)
     header_path = path if given_header else header_beside(path)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pdenet_cli.errors import FormatError
 from pdenet_cli.files import is_file
+from pdenet_cli.formats.common.regular import opened
 
 DATA_SUFFIXES = (".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".cube")
 NOT_DATA = {".hdr", ".xml", ".txt", ".json", ".png", ".jpg", ".csv", ".sta", ".enp", ".partial", ".ovr", ".qml"}
@@ -45,7 +46,7 @@ def _usual_headers(data: Path) -> list[Path]:
 def _first_header(paths: Iterable[Path], fits: Callable[[bytes], bool]) -> Path | None:
     for path in paths:
         if is_file(path):
-            with path.open("rb") as file:
+            with opened(path) as file:
                 if fits(file.read(HEAD_BYTES)):
                     return path
     return None

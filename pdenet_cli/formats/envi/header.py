@@ -16,11 +16,12 @@ from spectral.io import envi as spy
 
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.common import crs, geokeys
+from pdenet_cli.formats.common.regular import small_file
 from pdenet_cli.scene.georeference import Georeference, GroundPoint
 from pdenet_cli.scene.meta import INTERLEAVES, CubeMeta
 
 DTYPES = {int(code): np.dtype(kind) for code, kind in spy.dtype_map}
-MAX_HEADER_BYTES = 64 << 20
+MAX_HEADER_BYTES = 16 << 20
 
 # Fields about the layout of this one file: never copied to another.
 LAYOUT = {"samples", "lines", "bands", "data type", "interleave", "byte order", "header offset", "file type"}
@@ -50,9 +51,7 @@ class EnviHeader:
     @classmethod
     def read(cls, path: Path) -> EnviHeader:
         """The header in `path`: any line ends, any case, with comments or a byte-order mark."""
-        if path.stat().st_size > MAX_HEADER_BYTES:
-            raise FormatError(f"{path}: {path.stat().st_size:,} bytes are too many for an ENVI header.")
-        raw = path.read_bytes()
+        raw = small_file(path, MAX_HEADER_BYTES)
         try:
             text = raw.decode("utf-8-sig")
         except UnicodeDecodeError:

@@ -54,6 +54,7 @@ FORMAT = Format(
     suffixes=(".h5", ".hdf5", ".he5"),
     recognises=lambda path, head: is_hdf5(head),
     open=_open,
+    fragile=lambda head: True,
     create=_create,
     refuse=layout.refuse,
     named=layout.by_planes,

@@ -120,10 +120,14 @@ class GuardedFile:
     def dimensions(self, name: str) -> list[str]:
         """The names of the axes: their dimension scales, else their labels, else empty."""
         dataset, names = self.at(name), []
+        # The library believes these attributes whatever their type, and crashes.
+        scaled = _is_attribute(dataset, b"DIMENSION_LIST", h5py.h5t.VLEN, h5py.h5t.REFERENCE)
+        labelled = _is_attribute(dataset, b"DIMENSION_LABELS", h5py.h5t.STRING)
         for axis in range(dataset.ndim):
             try:
                 scales = dataset.dims[axis]
-                names.append(scales[0].name.lstrip("/") if len(scales) else str(scales.label))
+                attached = scaled and len(scales)
+                names.append(scales[0].name.lstrip("/") if attached else str(scales.label) if labelled else "")
             except (OSError, RuntimeError, ValueError, AttributeError, KeyError):
                 names.append("")
         return names
@@ -208,7 +212,7 @@ class GuardedFile:
         if offset is not None and offset + math.prod(dataset.shape) * kind.itemsize > size:
             raise FormatError(f"{self.path}: {name} runs past the end of the file. Copy it again.")
         if dataset.chunks:
-            refuse_large_block(self.path, name, math.prod(dataset.chunks) * kind.itemsize)
+            refuse_large_block(self.path, name, math.prod(dataset.chunks) * kind.itemsize, size)
 
     def small(self, name: str) -> Any:
         """A small dataset as a number, a text or a list; None if it is large, empty or not there."""
@@ -251,6 +255,16 @@ def _link(group: h5py.Group, name: str) -> int | None:
     except (KeyError, RuntimeError, ValueError):
         return None
     return kind
+
+
+def _is_attribute(dataset: h5py.Dataset, name: bytes, kind: int, inner: int | None = None) -> bool:
+    """Whether a dataset has an attribute of this type, of one entry per axis."""
+    if not h5py.h5a.exists(dataset.id, name):
+        return False
+    about = h5py.h5a.open(dataset.id, name)
+    of = about.get_type()
+    fits = of.get_class() == kind and (inner is None or of.get_super().get_class() == inner)
+    return bool(fits and about.shape == (dataset.ndim,))
 
 
 def number_type(dataset: h5py.Dataset) -> np.dtype[Any] | None:

@@ -74,5 +74,11 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
 
 
 FORMAT = Format(
-    name="MATLAB", suffixes=(".mat",), recognises=_recognises, open=_open, create=_create, refuse=_refuse
+    name="MATLAB",
+    suffixes=(".mat",),
+    recognises=_recognises,
+    open=_open,
+    fragile=is_hdf5,
+    create=_create,
+    refuse=_refuse,
 )

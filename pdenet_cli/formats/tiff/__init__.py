@@ -13,10 +13,12 @@ from typing import Any
 from defusedxml import ElementTree
 from tifffile import TiffFile
 
+from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.common import geokeys
 from pdenet_cli.formats.common.base import Format, OpenOptions
 from pdenet_cli.formats.common.choosing import interleave, overridden
 from pdenet_cli.formats.common.raw import RawArray
+from pdenet_cli.formats.common.regular import opened, small_file
 from pdenet_cli.formats.envi.header import EnviHeader
 from pdenet_cli.formats.tiff import gdal_metadata, products, tags
 from pdenet_cli.formats.tiff.mask import AlphaPlane, MaskedArray, alpha_of, nodata_for
@@ -32,6 +34,7 @@ GDAL_METADATA, GDAL_NODATA = 42112, 42113
 DESCRIPTIONS = {269: "TIFFTAG_DOCUMENTNAME", 270: "description", 306: "TIFFTAG_DATETIME"}
 DESCRIPTIONS |= {315: "TIFFTAG_ARTIST", 33432: "TIFFTAG_COPYRIGHT"}
 MAX_BESIDE_BYTES = 1 << 16  # read of a world file or .aux.xml
+MAX_METADATA_BYTES = 16 << 20  # of a METADATA.XML of EnMAP, which has a few megabytes
 PLACE_IN_XML = re.compile(rb"<(SRS|GeoTransform|GCPList)\b")
 SPECTRAL = ("wavelengths", "wavelength_units", "fwhm", "good_bands", "gains", "offsets", "reflectance_scale")
 
@@ -137,7 +140,8 @@ def _with_neighbour(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, .
     try:
         found = _enmap_bands(path, meta.bands) or _envi_bands(path, meta)
     except Exception as error:
-        return meta.noting(f"the metadata beside {path.name} are ignored: {type(error).__name__}"), ()
+        why = str(error) if isinstance(error, FormatError) else type(error).__name__
+        return meta.noting(f"the metadata beside {path.name} are ignored: {why}"), ()
     if found is None:
         return meta, ()
     file, fields = found
@@ -157,7 +161,8 @@ def _enmap_bands(path: Path, count: int) -> tuple[Path, dict[str, Any]] | None:
     beside = [p for p in path.absolute().parent.iterdir() if p.name.upper() == f"{stem}-METADATA.XML"]
     if not beside:
         return None
-    bands = ElementTree.parse(beside[0]).getroot().findall("specific/bandCharacterisation/bandID")
+    root = ElementTree.fromstring(small_file(beside[0], MAX_METADATA_BYTES))
+    bands = root.findall("specific/bandCharacterisation/bandID")
     if not bands:  # a file of DESIS, which has the same name but another structure
         return None
     # L1B products have one picture per detector, but one list for both.
@@ -208,9 +213,9 @@ def _with_world_file(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, 
 def _beginning(path: Path) -> bytes:
     """The first bytes of a file; empty if it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             return file.read(MAX_BESIDE_BYTES)
-    except OSError:
+    except (FormatError, OSError):
         return b""
 
 
@@ -241,6 +246,7 @@ FORMAT = Format(
     suffixes=(".tif", ".tiff"),
     recognises=_recognises,
     open=_open,
+    fragile=lambda head: True,
     create=_create,
     refuse=tags.refuse,
 )

@@ -13,6 +13,7 @@ import numpy as np
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.common.limits import refuse_large_block
 from pdenet_cli.formats.common.raw import RawArray
+from pdenet_cli.formats.common.regular import opened
 from pdenet_cli.formats.tiff.segments import COMPRESSIONS, NONE, Page, SegmentArray
 
 MAX_PAGES, MAX_TAGS = 16384, 4096
@@ -24,7 +25,7 @@ FIELD_BYTES |= {16: 8, 17: 8, 18: 8}
 def check_structure(path: Path) -> None:
     """Follow the chain of directories and refuse one that leads out of the file or in a circle."""
     size = path.stat().st_size
-    with path.open("rb") as file:
+    with opened(path) as file:
 
         def take(place: int, layout: str) -> tuple[Any, ...]:
             file.seek(min(place, size))
@@ -151,7 +152,7 @@ def _check_page(path: Path, page: Page) -> None:
     if page.nbytes > MAX_EXPANSION * size:
         raise FormatError(f"{path}: declares {page.nbytes:,} bytes of pixels in a file of {size:,}.")
     if page.compression != NONE:
-        refuse_large_block(path, "its picture", math.prod(page.chunks) * page.dtype.itemsize)
+        refuse_large_block(path, "its picture", math.prod(page.chunks) * page.dtype.itemsize, size)
 
 
 def _check_segments(path: Path, page: Page) -> None:

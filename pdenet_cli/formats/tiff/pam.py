@@ -9,6 +9,8 @@ from typing import Any
 
 from defusedxml import ElementTree
 
+from pdenet_cli.errors import FormatError
+from pdenet_cli.formats.common.regular import small_file
 from pdenet_cli.formats.tiff.gdal_metadata import Items
 from pdenet_cli.scene.meta import CubeMeta
 
@@ -23,13 +25,13 @@ def with_pam(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, ...]]:
     """
     file = path.with_name(f"{path.name}.aux.xml")
     try:
-        if not file.is_file():
+        if not file.exists():
             return meta, ()
-        if file.stat().st_size > MAX_BYTES:
-            return meta.noting(f"{file.name} is ignored: too large"), ()
-        root = ElementTree.parse(file).getroot()
+        root = ElementTree.fromstring(small_file(file, MAX_BYTES))
         items = Items.of_pam(root, meta.bands)
         found, doubts = items.meta() | _nodata(root), items.doubts() if meta.wavelengths is None else []
+    except FormatError as error:
+        return meta.noting(f"{file.name} is ignored: {str(error).removeprefix(f'{file}: ').rstrip('.')}"), ()
     except Exception as error:
         return meta.noting(f"{file.name} is ignored: {type(error).__name__}"), ()
     # Widths of one file may not be in the unit of the wavelengths of another.

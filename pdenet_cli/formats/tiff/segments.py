@@ -15,6 +15,7 @@ import numpy as np
 from tifffile.tifffile import jpeg_shape
 
 from pdenet_cli.errors import FormatError, PdenetError
+from pdenet_cli.formats.common.regular import part_of
 from pdenet_cli.scene.cube import Pixels
 
 Page = Any  # a TiffPage, whose annotations are incomplete
@@ -29,7 +30,7 @@ COMPRESSIONS |= {LERC: "LERC", 34925: "LZMA", 50000: "ZSTD"}
 class SegmentArray:
     """Pixels in strips or tiles, of one page or of one page per band; a window decodes those it touches.
 
-    The file is mapped for each access and nothing is kept, so a scene may be larger than memory.
+    Nothing is kept, so a scene may be larger than memory.
     """
 
     path: Path
@@ -62,10 +63,9 @@ class SegmentArray:
         out = np.full(shape, page.nodata, self.dtype.newbyteorder("="))
         if not out.size:
             return out
-        data = np.memmap(self.path, np.uint8, "r")
         for plane in planes:
             for index in self._touched(plane, range(top, bottom), range(left, right)):
-                part, (_, _, row, column, _) = self._segment(data, plane, index)
+                part, (_, _, row, column, _) = self._segment(plane, index)
                 if part is None:  # left out of the file, as GDAL does with strips that are all nodata
                     continue
                 stop_row = min(bottom, row + part.shape[0])
@@ -85,14 +85,15 @@ class SegmentArray:
             for column in range(columns[0] // width, columns[-1] // width + 1):
                 yield first + row * across + column
 
-    def _segment(self, data: Pixels, plane: int, index: int) -> tuple[Pixels | None, tuple[int, ...]]:
+    def _segment(self, plane: int, index: int) -> tuple[Pixels | None, tuple[int, ...]]:
         page = self.pages[plane] if len(self.pages) > 1 else self.pages[0]
         offset, count = int(page.dataoffsets[index]), int(page.databytecounts[index])
-        raw: Any = data[offset : offset + count] if count else None
+        # A copy of its bytes: predictors are undone in place, which would crash on a mapped file.
+        raw: Any = part_of(self.path, offset, count) if count else None
         more = {"jpegtables": page.jpegtables} if page.compression == JPEG else {}
         try:
             if raw is not None and page.compression in (JPEG, LERC):
-                raw = self._checked(raw.tobytes())
+                raw = self._checked(bytes(raw))
             part, place, _ = self.decode(raw, index, **more)
         except PdenetError:
             raise

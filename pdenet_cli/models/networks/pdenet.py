@@ -48,6 +48,8 @@ class PDENetConfig(NetworkConfig):
     def __post_init__(self) -> None:
         if self.scale < 2 or min(self.stages, self.units, self.width, self.head) < 1:
             raise ModelError(f"{self} cannot be built: the scale must be at least 2, every size at least 1.")
+        if self.mask_start is not None and not 0 <= self.mask_start <= 1:
+            raise ModelError(f"{self} cannot be built: mask_start is a probability, 0 to 1.")
         for name in ("kernel", "border", "upsampling", "brightness", "psf", "masks"):
             choices = get_args(get_type_hints(PDENetConfig)[name])
             if getattr(self, name) not in choices:
