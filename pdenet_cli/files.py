@@ -1,11 +1,15 @@
-"""Files that are never incomplete: written under hidden names, renamed when complete; and locks between runs."""
+"""Files that are never incomplete: written under hidden names, on disk before they are renamed; and locks."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -18,6 +22,8 @@ except ImportError:  # Windows: two runs that write the same output are not dete
 
 PARTIAL = ".partial"
 NOTHING_LEFT = "No partial file was left."
+LONGEST_NAME = 255  # bytes, where the system does not say
+UNABLE_TO_SYNC = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EACCES, errno.EBADF, errno.EROFS}
 
 
 def partial_path(final: Path) -> Path:
@@ -25,8 +31,14 @@ def partial_path(final: Path) -> Path:
     return final.with_name(f".{final.name}{PARTIAL}")
 
 
+def final_path(part: Path) -> Path:
+    """The output that a partial file will become."""
+    return part.with_name(part.name.removeprefix(".").removesuffix(PARTIAL) or part.name)
+
+
 def refuse_existing(finals: tuple[Path, ...], overwrite: bool) -> None:
     """Stop before any work if an output exists already, or its folder does not or cannot be written to."""
+    refuse_long_names(finals)
     for final in finals:
         if (is_there(final) or final.is_symlink()) and not overwrite:
             raise OutputError(f"{final} exists. Use `overwrite` to replace it.")
@@ -34,6 +46,21 @@ def refuse_existing(finals: tuple[Path, ...], overwrite: bool) -> None:
             raise OutputError(f"{final.parent} is not a folder. Create it first.")
         if not os.access(final.parent, os.W_OK):
             raise OutputError(f"{final.parent}: no permission to write there.")
+
+
+def refuse_long_names(finals: Iterable[Path], others: Iterable[Path] = ()) -> None:
+    """Stop before any work if a name is too long for its folder: of an output while hidden, or of `others`."""
+    paths = [*map(partial_path, finals), *others]
+    sizes = {len(os.fsencode(path.name)): path for path in paths}
+    if sizes and (size := max(sizes)) > (most := _longest_name(sizes[size].parent)):
+        met = f"file names there have at most {most} bytes, and {sizes[size].name} would have {size}"
+        raise OutputError(f"{paths[0].parent}: {met}. Use a name that is {size - most} shorter.")
+
+
+def _longest_name(folder: Path) -> int:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return os.pathconf(folder, "PC_NAME_MAX")
+    return LONGEST_NAME
 
 
 def refuse_small_disk(folder: Path, sizes: Mapping[Path, int]) -> None:
@@ -126,7 +153,7 @@ def _lock_file(path: Path) -> TextIO:
     """The file, opened and locked; OutputError if another run has it."""
     while True:
         try:
-            file = path.open("a")
+            file = open(path, "a", opener=_open_plainly)  # noqa: SIM115 the lock ends with it
         except OSError as error:
             raise unwritable(path.parent, error) from error
         try:
@@ -143,6 +170,15 @@ def _lock_file(path: Path) -> TextIO:
         file.close()  # another run removed the file after we opened it: the lock is void, try again
 
 
+def _open_plainly(path: str, flags: int) -> int:
+    """Open a file of this very name: not what a link leads to, and no pipe, which would wait for its other end."""
+    descriptor = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, f"{Path(path).name} is no plain file", path)
+
+
 def write_whole(path: Path, content: bytes | str, *, overwrite: bool = False) -> None:
     """Write a small file as outputs are written: refused if it exists, never incomplete."""
     refuse_folders((path,))
@@ -151,8 +187,10 @@ def write_whole(path: Path, content: bytes | str, *, overwrite: bool = False) ->
     # A text may contain file names, and those of old archives and shares may not be UTF-8.
     raw = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     try:
+        remove(part)  # which could be a link to anywhere
         part.write_bytes(raw)
         rename(part, path)
+        sync_entries(path.parent)
     except OSError as error:
         left = "The existing file is unchanged." if path.exists() else None
         raise unwritable(path, error, left) from error
@@ -161,13 +199,59 @@ def write_whole(path: Path, content: bytes | str, *, overwrite: bool = False) ->
 
 
 def rename(part: Path, final: Path) -> None:
-    """Give a finished file or folder its final name, replacing what is there."""
+    """Give a finished file or folder, which is on disk then, its final name, replacing what is there.
+
+    The name itself is on disk only after `sync_entries`.
+    """
+    sync(part)
     if part.is_dir():
         remove(final)
-    if part.is_file():
-        with part.open("rb+") as file:
-            os.fsync(file.fileno())
     part.replace(final)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or all that a folder contains, has reached the disk."""
+    if path.is_dir():
+        _sync_everything(path)
+    elif path.is_file():
+        with path.open("rb+") as file:
+            _flush(file.fileno())
+
+
+def sync_entries(folder: Path) -> None:
+    """Wait until the names in a folder have reached the disk; where the system cannot, it does so some time."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _flush(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_everything(folder: Path) -> None:
+    """Flush the file system of a folder: of thousands of chunks, one by one takes far longer."""
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None) if sys.platform == "linux" else None
+    if syncfs is None:
+        if hasattr(os, "sync"):
+            os.sync()
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if syncfs(descriptor):
+            code = ctypes.get_errno()
+            if code not in UNABLE_TO_SYNC:
+                raise OSError(code, os.strerror(code), str(folder))
+    finally:
+        os.close(descriptor)
+
+
+def _flush(descriptor: int) -> None:
+    try:
+        getattr(os, "fdatasync", os.fsync)(descriptor)
+    except OSError as error:
+        if error.errno not in UNABLE_TO_SYNC:  # some network and FUSE file systems know no such thing
+            raise
 
 
 def remove(path: Path) -> None:

@@ -40,7 +40,7 @@ def wait_for_tile(folder: Path, count: int = 1, seconds: int = 60) -> None:
     """Until a run in `folder` has noted so many tiles."""
     for _ in range(seconds * 100):
         journals = list(folder.glob(".*.journal"))
-        if journals and journals[0].read_text().count("tile ") >= count:
+        if journals and journals[0].read_text().count('"tile"') >= count + 1:
             return
         time.sleep(0.01)
     raise TimeoutError

@@ -215,7 +215,7 @@ def test_a_list_of_bands_is_sharpened_as_a_scene_of_them_alone(pdenet, full, mod
         with open_cube(tmp_path / f"a{name}.hdr") as some, open_cube(tmp_path / f"b{name}.hdr") as alone:
             assert repr(some.meta) == repr(alone.meta)  # NaN is not equal to itself
             np.testing.assert_array_equal(some.read(), alone.read())
-    report = json.loads((tmp_path / "a.report.json").read_text())
+    report = json.loads((tmp_path / "a.hdr.report.json").read_text())
     assert report["job"]["bands"] == [[0, 2], [4, 8]]
     ran = pdenet("upscale", path, "-o", tmp_path / "c.hdr", *words, "--bands", "2um:")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)

@@ -27,7 +27,7 @@ from tests.conftest import ROOT, with_room_for
 
 def test_nothing_that_exists_is_replaced_unasked(pdenet, scene, models, tmp_path):
     words = ("--model", models / "pdenet.safetensors", "--samples", 1, "--quicklook")
-    for name in ("fine.img", "fine.png", "fine.report.json"):
+    for name in ("fine.img", "fine.png", "fine.hdr.report.json"):
         (tmp_path / name).write_text("mine")
         ran = pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *words)
         assert ran.returncode == 5
@@ -60,7 +60,7 @@ def test_what_lies_beside_a_scene_is_not_replaced_either(bicubic, make_cube, tmp
     assert (code, "is the scene itself" in said) == (5, True), said
     assert (tmp_path / "scene.hdr").read_text() == before
     assert bicubic(tmp_path / "fine.tif", of=path)[0] == 0
-    told = json.loads((tmp_path / "fine.report.json").read_text())["job"]
+    told = json.loads((tmp_path / "fine.tif.report.json").read_text())["job"]
     assert set(told["inputs"]) == {"scene.tif", "scene.hdr"}
 
 
@@ -221,7 +221,7 @@ def test_a_store_is_replaced_and_a_folder_of_its_name_is_not(bicubic, tmp_path):
     assert {path.name for path in folder.iterdir()} >= {"notes.txt", "scene_x4.hdr"}
 
 
-@pytest.mark.parametrize("name", ["fine.img", "fine.report.json", "fine.png"])
+@pytest.mark.parametrize("name", ["fine.img", "fine.hdr.report.json", "fine.png"])
 def test_a_folder_in_the_way_is_left_and_named_before_the_work(bicubic, tmp_path, name):
     (tmp_path / name).mkdir()
     code, said = bicubic(tmp_path / "fine.hdr", "--overwrite", "--quicklook")
@@ -229,7 +229,7 @@ def test_a_folder_in_the_way_is_left_and_named_before_the_work(bicubic, tmp_path
     assert not (tmp_path / "fine.hdr").exists()
 
 
-@pytest.mark.parametrize("name", ["fine.hdr", "fine.img", "fine.tif"])
+@pytest.mark.parametrize("name", ["fine.hdr", "fine.img", "fine.bip"])
 def test_two_runs_do_not_write_the_same_output_or_report(scene, models, tmp_path, name):
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
     settings = Settings(tile=8)

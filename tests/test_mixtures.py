@@ -404,7 +404,7 @@ def test_mixtures_are_in_the_report_and_can_be_refused(pdenet, tmp_path, models)
     for count in (0, 4):
         made = pdenet(*common, "-o", tmp_path / f"{count}.hdr", "--mixtures", count)
         assert made.returncode == 0, made.stderr
-        reports.append(json.loads((tmp_path / f"{count}.report.json").read_text()))
+        reports.append(json.loads((tmp_path / f"{count}.hdr.report.json").read_text()))
     assert [report["job"]["mixtures"] for report in reports] == [0, 4]
     with open_cube(tmp_path / "0.hdr") as every, open_cube(tmp_path / "4.hdr") as mixed:
         assert (every.read() != mixed.read()).any()

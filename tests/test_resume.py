@@ -52,7 +52,7 @@ def test_the_partial_file_of_another_run_is_left_alone(scene, models, tmp_path):
     assert (tmp_path / "fine_std.tif").exists()
 
 
-@pytest.mark.parametrize("name", ["fine.hdr", "fine.png", "fine.report.json"])
+@pytest.mark.parametrize("name", ["fine.hdr", "fine.png", "fine.hdr.report.json"])
 def test_a_file_that_appeared_since_is_not_replaced_by_resume(scene, models, tmp_path, name):
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
     run = Job(scene, tmp_path / "fine.hdr", posterior, Settings(tile=8)).run()
@@ -77,11 +77,16 @@ def test_a_run_begun_to_replace_files_replaces_them_when_it_is_resumed(scene, mo
     assert (tmp_path / "fine.hdr").read_text().startswith("ENVI")
 
 
-@pytest.mark.parametrize("told", ["[]", "5", '{"files": null}', '{"files": [1, "../x.partial"]}', "{"])
-def test_a_strange_journal_is_no_more_than_no_journal(scene, models, tmp_path, told):
-    (tmp_path / ".fine.journal").write_text(told + "\n")
-    posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    list(Job(scene, tmp_path / "fine.hdr", posterior, Settings()).run())
+@pytest.mark.parametrize("found", ["[]\n", "5\n", "mine", '{"files": null}\n', "[" * 100_000, "\0" * 40, "\n\n"])
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_journal_of_somebody_else_is_left_alone_unless_it_may_be_replaced(scene, tmp_path, found, resume):
+    (tmp_path / ".fine.hdr.journal").write_text(found)
+    posterior = Posterior(bicubic_model(2), 1)
+    with pytest.raises(OutputError, match=r"it is no journal of pdenet\. `overwrite` without `resume` starts"):
+        list(Job(scene, tmp_path / "fine.hdr", posterior, Settings(resume=resume)).run())
+    assert [path.name for path in tmp_path.glob("*fine*")] == [".fine.hdr.journal"]
+    assert (tmp_path / ".fine.hdr.journal").read_text() == found
+    list(Job(scene, tmp_path / "fine.hdr", posterior, Settings(overwrite=True)).run())
     assert (tmp_path / "fine.hdr").exists()
 
 
@@ -153,9 +158,9 @@ def test_pictures_asked_for_later_are_made_by_resume(pdenet, scene, models, tmp_
 
 def test_resume_takes_only_what_is_there_for_finished(bicubic, tmp_path):
     assert bicubic(tmp_path / "fine.hdr")[0] == 0
-    code, said = bicubic(tmp_path / "fine.tif", "--resume")  # of the same report
-    assert code == 5
-    assert "fine.report.json exists" in said
+    assert bicubic(tmp_path / "fine.tif", "--resume")[0] == 0  # another output, with a report of its own
+    assert (tmp_path / "fine.tif").exists()
+    assert {path.name for path in tmp_path.glob("*.json")} == {"fine.hdr.report.json", "fine.tif.report.json"}
     (tmp_path / "fine.img").unlink()
     assert bicubic(tmp_path / "fine.hdr", "--resume", "--overwrite")[0] == 0
     assert (tmp_path / "fine.img").exists()
@@ -177,7 +182,7 @@ def test_a_scene_of_pictures_is_the_same_whatever_lies_beside_them(tmp_path):
     assert next(steps) == (1, 4)
     list(steps)
     assert list(Job(folder, folder / "fine.tif", posterior, again).run()) == []  # finished
-    told = json.loads((folder / "fine.report.json").read_text())["job"]
+    told = json.loads((folder / "fine.tif.report.json").read_text())["job"]
     assert set(told["inputs"]) == {"s_0.png", "s_1.png", "s_2.png"}
 
 
@@ -258,12 +263,15 @@ def test_a_run_is_resumed_by_another_name_of_its_files_and_not_in_another_format
     for _ in range(4):
         next(run)
     run.close()
-    with pytest.raises(OutputError, match=r"fine\.tif: the .* run .* files\. Use the same options"):
-        next(go_on("fine.tif"))
+    other = go_on("fine.tif")
+    assert next(other) == (0, 20)
+    other.close()
     rest = go_on("fine.img")
     assert next(rest) == (3, 20)
     list(rest)
-    assert {path.name for path in tmp_path.glob("fine*")} == {"fine.hdr", "fine.img", "fine.report.json"}
+    assert {path.name for path in tmp_path.glob("fine*")} == {
+        "fine.hdr", "fine.img", "fine.qml", "fine.hdr.report.json",
+    }  # fmt: skip
 
 
 def broken_off(scene, models, tmp_path):
@@ -288,13 +296,13 @@ def broken_off(scene, models, tmp_path):
 def test_a_resumed_run_goes_on_or_says_why_it_starts_again(scene, models, tmp_path):
     assert broken_off(scene, models, tmp_path)() == ((3, 20), [])
     whole = (tmp_path / "fine.img").read_bytes()
-    for name in ("fine.hdr", "fine.img", "fine.report.json"):
+    for name in ("fine.hdr", "fine.img", "fine.hdr.report.json"):
         (tmp_path / name).unlink()
     first, said = broken_off(scene, models, tmp_path)(tile=20)
     assert first == (0, 4)
     assert "different tiles" in said[0]
     np.testing.assert_allclose(np.fromfile(tmp_path / "fine.img", "<i2"), np.frombuffer(whole, "<i2"), atol=1)
-    for name in ("fine.hdr", "fine.img", "fine.report.json"):
+    for name in ("fine.hdr", "fine.img", "fine.hdr.report.json"):
         (tmp_path / name).unlink()
     go_on = broken_off(scene, models, tmp_path)
     with pytest.raises(OutputError, match=r"interrupted run is here\. `resume` continues it, `overwrite` starts"):
@@ -358,7 +366,7 @@ def test_a_scene_that_is_read_in_another_way_is_another_run(tmp_path, changed, w
     with pytest.raises(OutputError, match="exists"):  # the result of another run is not taken for this one's
         list(run("fine.tif", resume=True, **changed))
     assert list(run("fine.tif", resume=True)) == []
-    told = json.loads((tmp_path / "fine.report.json").read_text())["job"]
+    told = json.loads((tmp_path / "fine.tif.report.json").read_text())["job"]
     assert (told["variable"].strip("/"), told["axes"], told["shape"]) == ("a", "brc", [4, 12, 12])
 
 

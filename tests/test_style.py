@@ -104,9 +104,10 @@ def test_every_output_that_qgis_opens_has_a_style_unless_none_is_wanted(bicubic,
 
 def test_a_style_of_somebody_else_is_not_replaced_unasked(bicubic, tmp_path):
     (tmp_path / "fine.qml").write_text("mine")
-    code, said = bicubic(tmp_path / "fine.hdr")
-    assert (code, "fine.qml exists" in said) == (5, True), said
+    assert bicubic(tmp_path / "fine.hdr")[0] == 0
     assert (tmp_path / "fine.qml").read_text() == "mine"
+    assert bicubic(tmp_path / "fine.hdr", "--overwrite")[0] == 0
+    assert (tmp_path / "fine.qml").read_text() != "mine"
 
 
 @pytest.mark.parametrize("suffix", ["hdr", "tif"])

@@ -318,7 +318,7 @@ def test_the_command_writes_a_page_of_its_maps_the_most_telling_first(
     assert (facts["rows"], facts["columns"], facts["bands"]) == (36, 28, 5)
     assert imread(tmp_path / "out" / "scene_uncertainty.png").ndim == 3
     assert open_cube(tmp_path / "out" / "scene_mean.hdr").meta.dtype == np.uint16
-    told = json.loads((tmp_path / "out" / "scene.report.json").read_text())
+    told = json.loads((tmp_path / "out" / "scene.hdr.report.json").read_text())
     assert told["outputs"]["page"].endswith("scene_uncertainty.html")
 
 

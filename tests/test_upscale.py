@@ -39,7 +39,7 @@ def test_a_band_set_to_zero_stays_zero_and_is_told_of(pdenet, scene, models, tmp
     out = tmp_path / "fine.tif"
     ran = pdenet("upscale", scene, "-o", out, "--model", models / "pdenet.safetensors", "--with-uncertainty")
     assert ran.returncode == 0, ran.stderr
-    told = json.loads((tmp_path / "fine.report.json").read_text())["scene"]
+    told = json.loads((tmp_path / "fine.tif.report.json").read_text())["scene"]
     assert (told["constant_bands"], told["unusable_bands"]) == (1, 0)
     for path in (out, tmp_path / "fine_std.tif"):
         with open_cube(path) as fine:
@@ -90,7 +90,7 @@ def test_the_finer_cube_keeps_format_numbers_and_ground(pdenet_process, scene, m
         pixels = fine.read()
         assert (pixels[:, :24, :24] == -999).all()
         assert (pixels[:, 24:, 24:] >= 0).all()
-    report = json.loads((tmp_path / "fine.report.json").read_text())
+    report = json.loads((tmp_path / "fine.hdr.report.json").read_text())
     assert report["job"]["samples"] == 8
     assert set(report["job"]["inputs"]) == {"scene.hdr", "scene.img"}
     assert len(report["job"]["model"]["sha256"]) == 64
@@ -142,7 +142,7 @@ def test_the_report_tells_what_was_asked_and_what_the_maps_show(pdenet, scene, m
     words = ("--model", models / "calibrated.safetensors", "--samples", 3, "--level", 0.8, "--tolerance", 0.025)
     ran = pdenet("uncertainty", scene, "-o", tmp_path / "m", "--no-page", *words, *wishes)
     assert ran.returncode == 0, ran.stderr
-    report = json.loads((tmp_path / "m" / "scene.report.json").read_text())
+    report = json.loads((tmp_path / "m" / "scene.hdr.report.json").read_text())
     asked = report["job"]["uncertainty"]
     assert (asked["level"], asked["tolerance"]) == (0.8, 0.025)
     unit = "as the header scales values (250 in the file's numbers)"
@@ -309,7 +309,7 @@ def test_flips_and_consistency_need_no_randomness(pdenet, scene, models, tmp_pat
     model = ("--model", models / "template.safetensors")
     ran = pdenet("uncertainty", scene, "-o", tmp_path / "f", *model, "--ensemble", "flips")
     assert ran.returncode == 0, ran.stderr
-    report = json.loads((tmp_path / "f" / "scene.report.json").read_text())
+    report = json.loads((tmp_path / "f" / "scene.hdr.report.json").read_text())
     assert (report["job"]["samples"], report["job"]["ensemble"]) == (8, "flips")
     assert report["maps"]["std"]["median"] > 0
     ran = pdenet("uncertainty", scene, "-o", tmp_path / "c", *model, "--map", "consistency")
@@ -340,7 +340,7 @@ def test_that_there_are_no_intervals_is_said_where_nobody_asked_for_other_maps(p
     note = "pdenet is not calibrated, so there are no intervals; see pdenet calibrate."
     for name, more in {"usual": (), "asked": ("--map", "std")}.items():
         ran = pdenet("uncertainty", scene, "-o", tmp_path / name, *words, *more)
-        report = json.loads((tmp_path / name / "scene.report.json").read_text())
+        report = json.loads((tmp_path / name / "scene.hdr.report.json").read_text())
         assert ((note in ran.stderr), (note in report["notes"])) == (name == "usual",) * 2
     ran = pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", *words)
     assert "calibrated" not in ran.stderr
@@ -400,7 +400,7 @@ def test_a_scene_is_read_and_cut_as_the_user_says(tmp_path):
     options = dict(variable="mine", axes="rcb", value_range=(0, 500), halo=5, tile=6)
     job = Job(tmp_path / "a.h5", tmp_path / "b.tif", Posterior(bicubic_model(2), 1), Settings(**options))
     list(job.run())
-    told = json.loads((tmp_path / "b.report.json").read_text())["job"]
+    told = json.loads((tmp_path / "b.tif.report.json").read_text())["job"]
     assert (told["radiometry"]["reason"], told["halo"]) == ("range given: 0 to 500", 5)
     with open_cube(tmp_path / "b.tif") as fine:
         assert fine.meta.shape() == (3, 24, 20)
@@ -699,7 +699,7 @@ def test_fewer_samples_than_asked_for_are_told_of(pdenet, make_cube, models, tmp
     ran = pdenet("uncertainty", scene, "-o", tmp_path / "maps", *model, "--ensemble", "flips", "--samples", 16)
     assert ran.returncode == 0, ran.stderr
     assert "8 samples instead of 16" in " ".join(ran.stderr.split())
-    assert json.loads((tmp_path / "maps" / "scene.report.json").read_text())["job"]["samples"] == 8
+    assert json.loads((tmp_path / "maps" / "scene.hdr.report.json").read_text())["job"]["samples"] == 8
 
 
 def test_both_files_of_a_scene_are_one_scene(pdenet, make_cube, tmp_path):

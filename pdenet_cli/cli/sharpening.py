@@ -78,7 +78,9 @@ def sharpen(
 @contextmanager
 def _removed_if_empty(folder: Path) -> Iterator[None]:
     """Remove a folder that was made meanwhile and is empty: a refusal or a dry run leaves nothing."""
-    new = not folder.exists()
+    from pdenet_cli.files import is_there
+
+    new = not is_there(folder)
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ import numpy as np
 
 from pdenet_cli import child
 from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
-from pdenet_cli.files import is_folder, refuse_existing, unwritable
+from pdenet_cli.files import is_folder, refuse_existing, sync_entries, unwritable
 from pdenet_cli.formats import envi, hdf5, mat, png, tiff, zarr
 from pdenet_cli.formats.common.base import Format, OpenOptions
 from pdenet_cli.formats.common.kept import keep_blocks
@@ -181,6 +181,7 @@ def create_cube(path: str | Path, meta: CubeMeta, *, overwrite: bool = False) ->
         with output.create(meta) as cube:
             yield cube
         output.commit()
+        sync_entries(output.path.parent)
     except OSError as error:
         raise unwritable(output.path, error) from error
     finally:

@@ -25,6 +25,7 @@ from pdenet_cli.scene.cube import Cube, Pixels
 from pdenet_cli.scene.meta import INTERLEAVES, CubeMeta
 
 FILL, DIMENSIONS = "_FillValue", "_ARRAY_DIMENSIONS"
+UNFINISHED = "*.*.partial"  # chunks that a killed run was writing, as zarr calls them
 HEADERS = ("zarr.json", ".zarray", ".zgroup")
 MOST_ARRAYS = 2_000
 DEEPEST = 8  # levels of groups
@@ -55,11 +56,16 @@ class ZarrArray:
         try:
             return np.asarray(self.array[key])
         except Exception as error:  # each codec raises its own kind
+            _settle()
             reason = " ".join(f"{type(error).__name__} {error}".split())[:200]
             raise FormatError(f"{self.path}: a chunk cannot be read ({reason}).") from error
 
     def __setitem__(self, key: tuple[slice, ...], pixels: Pixels) -> None:
-        self.array[key] = pixels
+        try:
+            self.array[key] = pixels
+        except BaseException:
+            _settle()
+            raise
 
 
 @dataclass(frozen=True)
@@ -234,6 +240,19 @@ def _zarr() -> Any:
     return zarr
 
 
+def _settle() -> None:
+    """Wait for the other chunks of a failed access: at the end of the program, each would print a traceback."""
+    import asyncio
+
+    from zarr.core.sync import sync
+
+    async def others() -> None:
+        running = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.gather(*running, return_exceptions=True)
+
+    sync(others())
+
+
 def _recognises(path: Path, head: bytes) -> bool:
     return path.is_dir() and any((path / header).is_file() for header in HEADERS)
 
@@ -258,6 +277,8 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     pieces, called = layout.arrays(meta), layout.dimensions(meta)
     pieces[-1].attributes.update(geozarr.attributes_of(meta, called["r"], called["c"]))
     kept = Folder(part) if (part / ".zgroup").is_file() else None
+    for unfinished in part.rglob(UNFINISHED):
+        unfinished.unlink()
     group = zarr.open_group(str(part), mode="a", zarr_format=2)
     group.attrs.update(layout.global_attributes(meta))
     for piece in pieces:

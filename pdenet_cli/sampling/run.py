@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -50,18 +50,18 @@ class Layer:
 def super_resolve(
     scene: ScenePass,
     layers: Sequence[Layer],
-    first: int = 0,
+    finished: Container[int] = (),
     say: Say = lambda text: None,
     question: Question = USUAL,
 ) -> Iterator[Tile]:
-    """Write every layer tile by tile, from tile number `first` on; yields each tile when it is written.
+    """Write every layer tile by tile but those whose numbers are `finished`; yields each tile when it is written.
 
     Of the bands that the network does not see, constant ones keep their numbers, the others become nodata. Where
     memory runs out, fewer sub-networks at once and then smaller tiles are tried; `say` gets a message.
     """
     plan = scene.plan
     effort = _Effort(plan, scene.most_at_once, plan.scene.pixels, say)
-    for tile in plan.tiles[first:]:
+    for tile in [tile for number, tile in enumerate(plan.tiles) if number not in finished]:
         pending = [tile]
         while pending:
             piece = pending.pop()

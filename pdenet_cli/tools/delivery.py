@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pdenet_cli.errors import OutputError, PdenetError
+from pdenet_cli.errors import OutputError
 from pdenet_cli.files import (
-    PARTIAL,
     is_same,
+    is_there,
     partial_path,
     refuse_existing,
     refuse_folders,
+    refuse_long_names,
     refuse_scenes,
     refuse_small_disk,
     remove,
     rename,
+    sync_entries,
 )
-from pdenet_cli.formats import files_of
+from pdenet_cli.formats import files_of, output_format
 from pdenet_cli.formats.common.output import Output
 from pdenet_cli.pages.style import STYLED, style_path
 from pdenet_cli.pages.uncertainty_files import write_page, write_sheet, write_style
-from pdenet_cli.report import REPORT, Report, finite
+from pdenet_cli.report import REPORT, Report
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.meta import CubeMeta
 from pdenet_cli.tools.journal import Journal
 
 KEPT = "The finished tiles are kept: continue with `resume`."
-COMPLETE = "complete"  # the journal's step after the last tile
-PARTIAL_FILES = "files"  # the journal's key for the hidden files of a run
-REPLACES = "replaces"  # the journal's key for whether a run was begun with `overwrite`
 
 
 @dataclass(frozen=True)
@@ -49,11 +47,12 @@ class Delivery:
 
     @property
     def report_path(self) -> Path:
-        return self._beside_output(REPORT)
+        named = named_after(self.path)
+        return named.with_name(named.name + REPORT)
 
     @property
     def journal(self) -> Journal:
-        return Journal(self.path)
+        return Journal(named_after(self.path))
 
     @property
     def page_path(self) -> Path | None:
@@ -69,9 +68,13 @@ class Delivery:
 
     @property
     def styles(self) -> dict[str, Path]:
-        """The style of every raster that QGIS opens, by the name of its map."""
+        """The style of every raster that QGIS opens, by the name of its map; without those that exist and stay.
+
+        Nobody may have asked for them, and fine.tif has the same as fine.hdr.
+        """
         styled = [name for name, (output, _) in self.cubes.items() if output.format.name in STYLED]
-        return {name: style_path(self._paths[name]) for name in styled} if self.style else {}
+        paths = {name: style_path(self._paths[name]) for name in styled} if self.style else {}
+        return {name: path for name, path in paths.items() if self.overwrite or not is_there(path)}
 
     @property
     def names(self) -> dict[str, str]:
@@ -80,10 +83,11 @@ class Delivery:
         return {name: str(path) for name, path in (self._paths | shown).items() if path is not None}
 
     def refuse(self, files: Sequence[Path]) -> None:
-        """Stop where a format cannot hold its cube, a folder has the name of an output, or an output would replace
-        the scene of these `files` or be read as a part of it.
+        """Stop where a format cannot hold its cube, a name is too long or that of a folder, or an output would
+        replace the scene of these `files` or be read as a part of it.
         """
-        refuse_scenes(self._all_files, files)
+        refuse_long_names(self.all_files, [self.journal.path])
+        refuse_scenes(self.all_files, files)
         refuse_folders((*self._shown, self.report_path))
         for output, meta in self.cubes.values():
             output.refuse_folders()
@@ -91,7 +95,7 @@ class Delivery:
 
     def refuse_others(self, scenes: Sequence[Path], variable: str | None, axes: str | None) -> None:
         """Stop where a file of another scene of the same command would be replaced."""
-        taken = [final for final in self._all_files if final.exists()]
+        taken = [final for final in self.all_files if final.exists()]
         if not taken:
             return
         folders = {final.parent.resolve() for final in taken}
@@ -106,7 +110,7 @@ class Delivery:
 
     def refuse_existing(self) -> None:
         """Stop where a file would be replaced without `overwrite`."""
-        refuse_existing(self._all_files, self.overwrite)
+        refuse_existing(self.all_files, self.overwrite)
 
     def refuse_small_disk(self) -> None:
         """Stop where the disk has too little space for all cubes together."""
@@ -116,46 +120,17 @@ class Delivery:
     @property
     def in_the_way(self) -> list[Path]:
         """Existing files that the outputs would replace, unless `overwrite` allows it."""
-        return [] if self.overwrite else [path for path in self._all_files if path.exists()]
+        return [] if self.overwrite else [path for path in self.all_files if path.exists()]
 
     def finished_report(self, job: dict[str, Any]) -> Report | None:
         """The report of an earlier run of the same job, if all its cubes are still there."""
         report = Report.read(self.report_path)
-        if report is None or report.job != job or self.journal.path.exists():
+        # What another kernel has finished is as good.
+        if report is None or report.job | {"kernel": job["kernel"]} != job or self.journal.path.exists():
             return None
         names = {name: Path(path).name for name, path in report.outputs.items()}
         same = all(names.get(name) == path.name for name, path in self._paths.items())
         return report if same and all(final.exists() for final in self._finals) else None
-
-    def begin(self, job: dict[str, Any]) -> None:
-        """Start again: delete what an interrupted run left, which may have had other outputs."""
-        self.refuse_existing()
-        for name in self.journal.recorded(PARTIAL_FILES):
-            part = self.path.with_name(Path(name).name)
-            # Another run may be writing an output of that name by now.
-            other = Journal(part.with_name(part.name.removeprefix(".").removesuffix(PARTIAL))).path
-            taken = other != self.journal.path and other.exists()
-            if part.name.endswith(PARTIAL) and not taken:
-                remove(part)
-        self._discard()
-        self.journal.begin(job | self._parts | {REPLACES: self.overwrite})
-
-    def interrupted(self, job: dict[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
-        """The job and the finished steps of an interrupted run, if its pixels are still there.
-
-        Stops where a file has appeared since that the run was not begun to replace.
-        """
-        found = self.journal.resume(job | self._parts)
-        if found is None:
-            return None
-        begun, steps = found
-        allowed = self.overwrite or begun.get(REPLACES) is True
-        if COMPLETE in steps:
-            refuse_existing(tuple(self._not_yet_renamed()), allowed)
-            return found
-        refuse_existing(self._all_files, allowed)
-        # The first file of a cube holds its pixels.
-        return found if all(output.parts[0].exists() for output, _ in self.cubes.values()) else None
 
     @contextmanager
     def open_outputs(self, described: Mapping[str, CubeMeta]) -> Iterator[dict[str, Cube]]:
@@ -169,24 +144,6 @@ class Delivery:
                 for name, (output, meta) in self.cubes.items()
             }
 
-    @contextmanager
-    def cleanup_on_failure(self) -> Iterator[None]:
-        """Delete partial files on an error, unless `resume` can continue: after some tiles, or an interrupt."""
-        try:
-            yield
-        except Exception as error:
-            if not self.journal.steps:
-                self._discard()
-                self.journal.end()
-            elif isinstance(error, PdenetError):
-                raise type(error)(f"{error} {KEPT}") from error
-            raise
-
-    def complete(self, report: Report) -> None:
-        """Record that every pixel is written, with the report."""
-        partial_path(self.report_path).write_text(json.dumps(finite(asdict(report)), indent=2))
-        self.journal.note(COMPLETE)
-
     def commit(self, scene: str, source: Cube) -> Report:
         """Rename all files to their final names and draw what was made of `source`.
 
@@ -196,8 +153,10 @@ class Delivery:
             output.commit()
         if partial_path(self.report_path).exists():
             rename(partial_path(self.report_path), self.report_path)
+        sync_entries(self.path.parent)
         report = Report.read(self.report_path)
-        assert report is not None
+        if report is None:
+            raise self.journal.odd(f"{self.report_path.name} is not its report")
         self.draw(scene, source, report)
         self.journal.end()
         return report
@@ -214,8 +173,14 @@ class Delivery:
             write_page(scene, source, self._paths, report, self.page_path)
 
     @property
-    def _parts(self) -> dict[str, list[str]]:
-        return {PARTIAL_FILES: [part.name for output, _ in self.cubes.values() for part in output.parts]}
+    def pixel_parts(self) -> dict[str, Path]:
+        """The first partial file of each cube, which holds its pixels."""
+        return {name: output.parts[0] for name, (output, _) in self.cubes.items()}
+
+    @property
+    def unrenamed(self) -> list[Path]:
+        """Those of them that have not got their final names."""
+        return [part for part in self.pixel_parts.values() if part.exists()]
 
     @property
     def _paths(self) -> dict[str, Path]:
@@ -225,7 +190,7 @@ class Delivery:
     def _finals(self) -> tuple[Path, ...]:
         return tuple(final for output, _ in self.cubes.values() for final in output.finals)
 
-    def _not_yet_renamed(self) -> Iterator[Path]:
+    def not_yet_renamed(self) -> Iterator[Path]:
         """The final names of the files of a complete run that are still hidden; those renamed are its own."""
         for output, _ in self.cubes.values():
             yield from (final for part, final in zip(output.parts, output.finals, strict=True) if part.exists())
@@ -239,13 +204,20 @@ class Delivery:
         return tuple(path for path in shown if path is not None)
 
     @property
-    def _all_files(self) -> tuple[Path, ...]:
+    def all_files(self) -> tuple[Path, ...]:
+        """The final names of everything that is written."""
         return (*self._finals, *self._shown, self.report_path)
 
     def _beside_output(self, ending: str) -> Path:
         return self.path.with_name(self.path.stem + ending)
 
-    def _discard(self) -> None:
+    def discard(self) -> None:
+        """Remove all partial files."""
         for output, _ in self.cubes.values():
             output.discard()
         remove(partial_path(self.report_path))
+
+
+def named_after(path: Path) -> Path:
+    """What journal and report of an output are named after: for fine.img it is fine.hdr, the same cube."""
+    return output_format(path).outputs(path)[-1]

@@ -12,10 +12,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from pdenet_cli.errors import OutputError
 from pdenet_cli.files import unwritable
 from pdenet_cli.formats import open_cube, output_format
 from pdenet_cli.formats.common.output import Output
+from pdenet_cli.models.networks.pdenet import kernel_of
 from pdenet_cli.report import Report, Say, finite, hashes, versions
 from pdenet_cli.sampling.posterior import Posterior, require_posterior
 from pdenet_cli.sampling.run import super_resolve
@@ -27,10 +27,12 @@ from pdenet_cli.scene.radiometry import ValueRange
 from pdenet_cli.scene.reading import Reading, refuse_narrow
 from pdenet_cli.scene.survey import Survey
 from pdenet_cli.scene.window import Window
-from pdenet_cli.tools.delivery import COMPLETE, KEPT, Delivery
+from pdenet_cli.tools.delivery import KEPT, Delivery
+from pdenet_cli.tools.journal import PLAN, Record
 from pdenet_cli.tools.maps import Maps
 from pdenet_cli.tools.naming import with_own_name
 from pdenet_cli.tools.notes import clipped_notes, scene_notes
+from pdenet_cli.tools.progress import Progress
 from pdenet_cli.uncertainty.summaries import USUAL, Question
 
 
@@ -161,39 +163,43 @@ class Job:
             raise unwritable(delivery.report_path.parent, error, left) from error
 
     def _work(self, job: dict[str, Any], started: float, say: Say) -> Iterator[tuple[int, int]]:
-        interrupted = self._interrupted(job, say) if self.settings.resume else None
-        steps: list[str] = []
-        if interrupted is None or COMPLETE not in interrupted[1]:
+        progress = Progress(self.delivery)
+        record = self._interrupted(job, progress, say) if self.settings.resume else None
+        if record is None or record.report is None:
             self.delivery.refuse_small_disk()
-        if interrupted is None:
-            if self.delivery.journal.steps and not (self.settings.resume or self.settings.overwrite):
-                found = f"{self.delivery.path}: an interrupted run is here"
-                raise OutputError(f"{found}. `resume` continues it, `overwrite` starts again.")
-            self.delivery.begin(job | {"plan": self.scene.plan.tiling})
-        else:
-            recorded, steps = interrupted
-            self.scene = self.scene.with_tiling(recorded["plan"])
-        with self.delivery.cleanup_on_failure():
-            if COMPLETE not in steps:
-                statistics = yield from self._write_tiles(len(steps), say)
+        if record is None:
+            if not self.settings.resume and not self.settings.overwrite:
+                progress.refuse_interrupted()
+            record = progress.begin(job | {PLAN: self.scene.plan.tiling})
+        self.scene = self.scene.with_tiling(record.job[PLAN])
+        with progress.cleanup_on_failure():
+            if record.report is None:
+                statistics = yield from self._write_tiles(record, progress, say)
                 self.scene.cube.stamps.refuse_changed()
-                self.delivery.complete(self._report(job, statistics, time.monotonic() - started))
+                progress.complete(self._report(job, statistics, time.monotonic() - started))
+            else:
+                progress.verify_complete(record, self.scene.plan.tiles, self._map_metas)
         self.report = self.delivery.commit(self._scene_name, self.scene.cube)
 
     @property
     def _scene_name(self) -> str:
         return with_own_name(self.scene.cube.path).name
 
-    def _interrupted(self, job: dict[str, Any], say: Say) -> tuple[dict[str, Any], list[str]] | None:
-        """The job and the finished steps of an interrupted run that this one can continue; None: there is none."""
-        interrupted = self.delivery.interrupted(job)
-        if interrupted is None or COMPLETE in interrupted[1]:
-            return interrupted
+    @property
+    def _map_metas(self) -> dict[str, CubeMeta]:
+        """What is known of the maps now that the scene has been looked at."""
+        return dict(self.maps.metas(_fine(self.scene.cube, self.scene.posterior), self.question))
+
+    def _interrupted(self, job: dict[str, Any], progress: Progress, say: Say) -> Record | None:
+        """The record of an interrupted run that this one can continue; None: there is none."""
+        record = progress.interrupted(job)
+        if record is None or record.report is not None:
+            return record
         asked = self.settings.tile is not None or self.settings.memory is not None
-        if asked and interrupted[0]["plan"] != self.scene.plan.tiling:
+        if asked and record.job[PLAN] != self.scene.plan.tiling:
             say("The interrupted run used different tiles: starting again.")
             return None
-        return interrupted
+        return record
 
     def forecast(self) -> Forecast:
         """What the work would need; the time is extrapolated from one sub-network on a part of one tile."""
@@ -209,18 +215,22 @@ class Job:
             in_the_way=() if self.settings.resume else tuple(map(str, self.delivery.in_the_way)),
         )
 
-    def _write_tiles(self, first: int, say: Say) -> Generator[tuple[int, int], None, dict[str, dict[str, Any]]]:
-        """Write every tile from number `first` on; returns the statistics of the maps."""
-        scene, fine = self.scene, _fine(self.scene.cube, self.scene.posterior)
-        with self.delivery.open_outputs(dict(self.maps.metas(fine, self.question))) as cubes:
+    def _write_tiles(
+        self, record: Record, progress: Progress, say: Say
+    ) -> Generator[tuple[int, int], None, dict[str, dict[str, Any]]]:
+        """Write every tile that is not recorded yet; returns the statistics of the maps."""
+        scene, tiles = self.scene, self.scene.plan.tiles
+        with self.delivery.open_outputs(self._map_metas) as cubes:
             layers = self.maps.layers(cubes)
-            total = len(scene.plan.tiles)
-            yield first, total
-            work = super_resolve(scene, layers, first, say, self.question)
-            for count, _ in enumerate(work, start=first + 1):
-                self.delivery.journal.note(f"tile {count}")
-                yield count, total
-            for note in clipped_notes(layers, first):
+            finished = progress.trusted(record, cubes, tiles)
+            numbers = [number for number in range(len(tiles)) if number not in finished]
+            yield len(finished), len(tiles)
+            work = super_resolve(scene, layers, finished, say, self.question)
+            with progress.recorder(cubes) as recorder:
+                for done, (number, tile) in enumerate(zip(numbers, work, strict=True), start=len(finished) + 1):
+                    recorder.add(number, tile.target)
+                    yield done, len(tiles)
+            for note in clipped_notes(layers, partly=bool(finished)):
                 say(note)
                 self.late_notes.append(note)
             return self.maps.statistics(cubes, scene.reading.radiometry, self.question)
@@ -247,6 +257,7 @@ class Job:
             "outputs": sorted(self.delivery.cubes),
             "uncertainty": self.maps.facts(self.question) if self.maps.names else None,
             "versions": versions("torch", "numpy"),
+            "kernel": kernel_of(posterior.network),
         }
         plain: dict[str, Any] = json.loads(json.dumps(finite(job)))  # as it is read back: lists, not tuples
         return plain

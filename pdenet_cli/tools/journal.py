@@ -3,25 +3,51 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from pdenet_cli.errors import OutputError
-from pdenet_cli.files import locked
+from pdenet_cli.files import locked, sync_entries
+
+START_AGAIN = "`overwrite` without `resume` starts again"
+MOST_BYTES = 1 << 28  # of a journal, a hundred for each tile
+PLAN, FILES, REPLACES = "plan", "files", "replaces"  # keys of the job that are not part of what decides the result
+
+Checksums = dict[str, str]  # of the pixels of a tile, by the name of their cube
+
+
+class JournalError(OutputError):
+    """A journal, or the files that it is about, are not as pdenet left them."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a journal says: the job, and which of its tiles are on disk, in whatever order they were done."""
+
+    job: dict[str, Any]
+    files: Mapping[str, Any] | None = None  # the partial files as they were made; None: not all were
+    tiles: Mapping[int, Checksums] = field(default_factory=dict)  # by their number in the plan
+    report: str | None = None  # checksum of the report of a run whose every pixel is written
 
 
 @dataclass(frozen=True)
 class Journal:
-    """A text file beside the outputs: the job on its first line, then one line for each finished step."""
+    """A text file beside the outputs: the job on its first line, then one line for each thing that is on disk.
+
+    A line is a checksum and a JSON object. Tiles have numbers and may come in any order, so the journals of
+    several writers of one output could be read as one.
+    """
 
     output: Path  # the journal is named after it
 
     @property
     def path(self) -> Path:
-        """The same for every suffix: fine.hdr and fine.img are one cube, and fine.tif has the same report."""
-        return self.output.with_name(f".{self.output.stem}.journal")
+        return self.output.with_name(f".{self.output.name}.journal")
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep other runs from writing these outputs."""
@@ -29,52 +55,136 @@ class Journal:
 
     def begin(self, job: dict[str, Any]) -> None:
         """Start a new journal."""
-        self.path.write_text(json.dumps(job, sort_keys=True) + "\n")
+        self.path.write_bytes(b"")
+        self.append({"job": job})
+        sync_entries(self.path.parent)
 
-    def note(self, step: str) -> None:
-        """Record that a step is done; its results must be on disk by now."""
-        with self.path.open("a") as file:
-            file.write(step + "\n")
+    def append(self, *entries: Mapping[str, Any]) -> None:
+        """Record what is done, on disk when this returns; the results must be on disk before."""
+        with self.path.open("rb+") as file:
+            end = file.seek(0, os.SEEK_END)
+            try:
+                file.write(b"".join(map(_line, entries)))
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:
+                file.truncate(end)  # a half line would spoil those after it
+                raise
 
-    def resume(self, job: dict[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
-        """The recorded job and its finished steps; None if there are none.
+    def read(self) -> Record | None:
+        """What is recorded; None if there is no journal, or its first line was not finished.
 
-        OutputError if `job` differs from it in more than the plan of tiles, which does not change the result.
+        JournalError if it is not one that pdenet has left.
         """
-        found = self._read()
-        if found is None:
+        try:
+            if self.path.stat().st_size > MOST_BYTES:
+                raise self.odd(f"{self.path.stat().st_size:,} bytes are too many")
+            lines = self.path.read_bytes().split(b"\n")
+        except FileNotFoundError:
             return None
-        begun, steps = found
-        differ = sorted(k for k in job if k != "plan" and job[k] != begun.get(k))
+        except OSError as error:
+            raise self.odd(error.strerror or str(error)) from error
+        # The last line lacks its end where a run was killed or the disk was full: it counts for nothing.
+        entries = [self._entry(number, line) for number, line in enumerate(lines[:-1], start=1)]
+        if not entries and lines[-1] and not _may_begin(lines[-1]):
+            raise self.odd("it is no journal of pdenet")
+        return self._record(entries) if entries else None
+
+    def repair(self) -> None:
+        """Remove an unfinished last line, so that the next one can be read."""
+        with self.path.open("rb+") as file:
+            file.truncate(file.read().rfind(b"\n") + 1)
+
+    def resume(self, job: dict[str, Any]) -> Record | None:
+        """What is recorded of `job`, ready to be continued; None if nothing is.
+
+        OutputError if the recorded job differs in more than the plan of tiles, which does not change the result.
+        """
+        record = self.read()
+        if record is None:
+            return None
+        differ = sorted(k for k in job if k not in (PLAN, REPLACES) and job[k] != record.job.get(k))
         if differ:
             raise OutputError(
-                f"{self.output}: the interrupted run differs in {', '.join(differ)}. "
+                f"{self.output}: the interrupted run differs in {', '.join(differ)}{self._kernels(job, record)}. "
                 "Use the same options, or `overwrite` instead of `resume` to start again."
             )
-        return begun, steps
-
-    @property
-    def steps(self) -> list[str]:
-        """The finished steps."""
-        found = self._read()
-        return [] if found is None else found[1]
-
-    def recorded(self, key: str) -> list[str]:
-        """The list of texts that the recorded job has under `key`; empty if there is none."""
-        found = self._read()
-        texts = None if found is None else found[0].get(key)
-        return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
-
-    def _read(self) -> tuple[dict[str, Any], list[str]] | None:
-        try:
-            first, *steps = self.path.read_text().split("\n")
-            begun = json.loads(first)
-        except (OSError, ValueError):
-            return None  # no file, or an unfinished first line
-        if not isinstance(begun, dict):
-            return None
-        return begun, [step for step in steps[:-1] if step]  # without a last line that is not finished
+        self.repair()
+        return record
 
     def end(self) -> None:
         """Delete the journal."""
         self.path.unlink(missing_ok=True)
+
+    def odd(self, what: str) -> JournalError:
+        """The error for a journal, or files, that are not as pdenet left them."""
+        return JournalError(f"{self.path}: not as an interrupted run leaves it: {what}. {START_AGAIN}.")
+
+    def _kernels(self, job: dict[str, Any], record: Record) -> str:
+        kernels = [str(told.get("kernel")) for told in (record.job, job)]
+        return f" ({kernels[0]} instead of {kernels[1]})" if kernels[0] != kernels[1] else ""
+
+    def _entry(self, number: int, line: bytes) -> dict[str, Any]:
+        text = line[9:]
+        if line[:9] != _checksum(text):
+            raise self.odd(f"line {number} is damaged" if number > 1 else "it is no journal of pdenet")
+        try:
+            entry = json.loads(text)
+        except (ValueError, RecursionError):
+            entry = None
+        if not isinstance(entry, dict) or len(entry) != 1:
+            raise self.odd(f"line {number} has an unknown form")
+        return entry
+
+    def _record(self, entries: Sequence[dict[str, Any]]) -> Record:
+        """The entries as one record: the job first, its files, its tiles once each, its end last."""
+        record = Record({})
+        tiles: dict[int, Checksums] = {}
+        for number, entry in enumerate(entries, start=1):
+            ((kind, value),) = entry.items()
+            fits = {
+                "job": number == 1 and _is_job(value),
+                "files": record.files is None and isinstance(value, dict),
+                "tile": record.files is not None and _is_tile(value) and value["number"] not in tiles,
+                "report": record.files is not None and isinstance(value, str),
+            }
+            if not fits.get(kind) or (number == 1) != (kind == "job") or record.report is not None:
+                raise self.odd(f"line {number} ({kind[:20]}) is not what should follow there")
+            if kind == "tile":
+                tiles[value["number"]] = value["checksums"]
+            else:
+                record = Record(**{**vars(record), kind: value})
+        return Record(record.job, record.files, tiles, record.report)
+
+
+def _line(entry: Mapping[str, Any]) -> bytes:
+    text = json.dumps(entry, sort_keys=True).encode()
+    return _checksum(text) + text + b"\n"
+
+
+def _checksum(text: bytes) -> bytes:
+    return b"%08x " % crc32(text)
+
+
+def _may_begin(line: bytes) -> bool:
+    """Whether an unfinished first line may be one of pdenet's, as far as it goes."""
+    start = b'{"job": {'[: max(0, len(line) - 9)]
+    digits = all(byte in b"0123456789abcdef" for byte in line[:8])
+    return digits and line[8:9] in (b"", b" ") and line[9:].startswith(start)
+
+
+def _is_job(job: Any) -> bool:
+    if not isinstance(job, dict) or not isinstance(job.get(REPLACES), bool):
+        return False
+    plan, files = job.get(PLAN), job.get(FILES)
+    numbers = plan.values() if isinstance(plan, dict) and set(plan) == {"tile", "depth"} else ()
+    sound = bool(numbers) and all(type(number) is int and number > 0 for number in numbers)
+    return sound and isinstance(files, list) and all(isinstance(name, str) for name in files)
+
+
+def _is_tile(tile: Any) -> bool:
+    if not isinstance(tile, dict) or set(tile) != {"number", "checksums"}:
+        return False
+    number, checksums = tile["number"], tile["checksums"]
+    sound = type(number) is int and number >= 0 and isinstance(checksums, dict)
+    return sound and all(isinstance(checksum, str) for checksum in checksums.values())

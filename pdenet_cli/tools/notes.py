@@ -22,11 +22,11 @@ def scene_notes(scene: ScenePass, mean: CubeMeta | None) -> Iterator[str]:
         yield f"{reason}: the network sees every band, which takes longer."
 
 
-def clipped_notes(layers: Sequence[Layer], first: int) -> Iterator[str]:
-    """A note if values were beyond the type of a cube; those of tiles before `first` were not counted."""
+def clipped_notes(layers: Sequence[Layer], *, partly: bool) -> Iterator[str]:
+    """A note if values were beyond the type of a cube; `partly`: those of the tiles of this run alone."""
     for layer in layers:
         if layer.cube is not None and (count := sum(layer.clipped)):
-            least = "At least " if first else ""
+            least = "At least " if partly else ""
             values = f"{count:,} values were" if count > 1 else "1 value was"
             advice = "pdenet upscale --dtype float32 keeps them"
             yield f"{least}{values} beyond what {layer.cube.meta.dtype.name} holds and clipped; {advice}."

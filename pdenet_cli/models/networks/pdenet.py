@@ -365,6 +365,13 @@ class Unit(nn.Module):
         return (compress, self.spectral1, spectral2, self.spatial1, spatial2), [choice, spectral, spatial]
 
 
+def kernel_of(network: Network) -> str:
+    """What computes a network, and where; other kernels need not give the same results to the last bit."""
+    device = network.device.type
+    compiled = device == "cpu" and any(isinstance(module, Unit) for module in network.modules())
+    return f"{winograd.kernel_name() if compiled else 'torch'} on {device}"
+
+
 def _fold(weight: Tensor, masks: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """The weight times the masks of a single sample (inputs of a matrix, outputs of a convolution), and None; for
     several samples, both unchanged.

@@ -207,6 +207,11 @@ def load_kernel() -> Kernel | None:
     return kernel if _agrees(kernel) else None
 
 
+def kernel_name() -> str:
+    """What computes a unit on the CPU of this machine: the kernel as it is compiled here, or torch."""
+    return "torch" if load_kernel() is None else _compiled().stem
+
+
 def _compiled() -> Path:
     """The library in the user's cache, named by a hash of all it depends on: source, compiler and CPU."""
     compiler = shutil.which("cc") or shutil.which("gcc")
