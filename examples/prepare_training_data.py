@@ -1,11 +1,12 @@
-"""Make of a folder of public cubes the folder that the shipped general model was trained on.
+"""Make of a folder of public cubes the folders that shipped models are trained, chosen and judged on.
 
     pip install tensorly && python examples/prepare_training_data.py DATA OUT
 
-DATA holds folders cave, aviris, spectir, casi and enmap. Most cubes are linked as they are. EnMAP comes in tiles
-of 32 x 32 pixels, which are put together by their georeference into two rectangles without holes; one CASI file
-holds three cubes, of which `Y` is the image; and the whole Indian Pines scene is taken from the PyPI package
-`tensorly`.
+DATA holds folders cave, aviris, spectir, casi, enmap, kaist and neon. The scenes of weights/unseen.sha256 go to
+OUT/unseen, those of weights/choosing.sha256 to OUT/choosing, all others to OUT/training. Most cubes are linked as they
+are. EnMAP comes in tiles of 32 x 32 pixels, which are put together by their georeference into two rectangles without
+holes; one CASI file holds three cubes, of which `Y` is the image; and the whole Indian Pines scene is taken from the
+PyPI package `tensorly`.
 """
 
 import sys
@@ -17,23 +18,34 @@ from tensorly.datasets import load_indian_pines
 
 from pdenet_cli import Cube, CubeMeta, Window, create_cube, open_cube
 
+WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
+AS_THEY_ARE = ("cave", "aviris", "spectir", "kaist", "neon")
 RECTANGLES = {"enmap_a": Window(32, 0, 64, 64), "enmap_b": Window(0, 64, 128, 64)}  # of the mosaic
 
 
 def main(data: Path, out: Path) -> None:
     """Fill `out`."""
-    out.mkdir(exist_ok=True)
-    for path in [*data.glob("cave/*.mat"), *data.glob("aviris/*.mat"), *data.glob("spectir/*.mat")]:
-        link(path, out)
-    link(data / "casi" / "MUUFL_TAEF.mat", out)
+    folder = {name: use for use in ("unseen", "choosing") for name in listed(use)}
+    for use in ("training", "choosing", "unseen"):
+        (out / use).mkdir(parents=True, exist_ok=True)
+    for path in sorted(path for name in AS_THEY_ARE for path in (data / name).iterdir()):
+        name = f"{path.parent.name}/{path.name}"
+        link(path, out / folder.get(name, "training") / name.replace("/", "_"))
+    training = out / "training"
+    link(data / "casi" / "MUUFL_TAEF.mat", training / "MUUFL_TAEF.mat")
     with open_cube(data / "casi" / "muffle_dataset_130_90.mat", variable="Y") as cube:
-        write(out / "muffle.hdr", replace(cube.meta, dtype=np.dtype("<f4")), cube.read())
+        write(training / "muffle.hdr", replace(cube.meta, dtype=np.dtype("<f4")), cube.read())
     scene = load_indian_pines().tensor.transpose(2, 0, 1)
-    write(out / "indian_pines.hdr", CubeMeta(*scene.shape, np.dtype("<u2")), scene)
+    write(training / "indian_pines.hdr", CubeMeta(*scene.shape, np.dtype("<u2")), scene)
     tiles = [open_cube(path) for path in sorted(data.glob("enmap/*.tif"))]
     for name, rectangle in RECTANGLES.items():
         meta, pixels = stitched(tiles, rectangle)
-        write(out / f"{name}.tif", meta, pixels)
+        write(training / f"{name}.tif", meta, pixels)
+
+
+def listed(use: str) -> list[str]:
+    """The scenes of one of the lists of weights/, by folder and name."""
+    return [line.split()[1] for line in (WEIGHTS / f"{use}.sha256").read_text().splitlines()]
 
 
 def stitched(tiles: list[Cube], rectangle: Window) -> tuple[CubeMeta, np.ndarray]:
@@ -55,9 +67,8 @@ def stitched(tiles: list[Cube], rectangle: Window) -> tuple[CubeMeta, np.ndarray
     return meta, pixels
 
 
-def link(path: Path, out: Path) -> None:
-    """Let `out` have the cube without a copy."""
-    target = out / path.name
+def link(path: Path, target: Path) -> None:
+    """Let `target` be the cube without a copy."""
     target.unlink(missing_ok=True)
     target.symlink_to(path.resolve())
 

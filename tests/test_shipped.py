@@ -1,5 +1,6 @@
 """The models that come with the program: found by scale, described, calibrated, and better than bicubic."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,28 @@ def test_a_shipped_model_beats_bicubic_and_its_samples_differ(scale):
     assert error(samples.mean(0)) < error(bicubic_up(low, scale)[0].numpy())
     assert error(samples.mean(0)) < np.mean([error(sample) for sample in samples])
     assert samples.std(0).mean() > 1e-4
+
+
+# MPSNR in dB, SAM in degrees, share of the values that the intervals hold, of 16 bands of the example
+GOLDEN = {
+    2: (30.516, 1.920, 0.912),
+    4: (26.457, 2.436, 0.951),
+    8: (23.206, 2.878, 0.965),
+}
+
+
+@pytest.mark.parametrize("scale", [2, 4, 8])
+def test_the_shipped_models_score_what_they_scored_when_they_were_shipped(scale):
+    command = [sys.executable, "-m", "pdenet_cli", "evaluate", "--model", f"general-x{scale}", "--uncertainty"]
+    ran = subprocess.run([*command, "--bands", "20:36", "--json", EXAMPLE], capture_output=True, check=True)
+    found = json.loads(ran.stdout)
+    (scene,) = found["scenes"]
+    values = scene["systems"][f"general-x{scale}"]["values"]
+    coverage = scene["uncertainty"][f"general-x{scale}"]["values"]["interval coverage"]
+    psnr, angle, share = GOLDEN[scale]
+    assert values["MPSNR"] == pytest.approx(psnr, abs=0.02)
+    assert values["SAM"] == pytest.approx(angle, rel=0.01)
+    assert coverage == pytest.approx(share, abs=0.01)
 
 
 @pytest.mark.parametrize("scale", [2, 4, 8])
