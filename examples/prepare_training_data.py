@@ -3,10 +3,10 @@
     pip install tensorly && python examples/prepare_training_data.py DATA OUT
 
 DATA holds folders cave, aviris, spectir, casi, enmap, kaist and neon. The scenes of weights/unseen.sha256 go to
-OUT/unseen, those of weights/choosing.sha256 to OUT/choosing, all others to OUT/training. Most cubes are linked as they
-are. EnMAP comes in tiles of 32 x 32 pixels, which are put together by their georeference into two rectangles without
-holes; one CASI file holds three cubes, of which `Y` is the image; and the whole Indian Pines scene is taken from the
-PyPI package `tensorly`.
+OUT/unseen, those of weights/choosing.sha256 to OUT/choosing, all others to OUT/training. Most cubes are linked as
+they are. EnMAP comes in tiles of 32 x 32 pixels, which are put together by their georeference into two rectangles
+without holes; one CASI file holds three cubes, of which `Y` is the image; Indian Pines comes whole from the PyPI
+package `tensorly`.
 """
 
 import sys

@@ -135,6 +135,7 @@ def _sigma(fwhm: float, scale: int) -> float:
     return fwhm * scale / (2 * sqrt(2 * log(2)))
 
 
+SQUARE = "square"  # what `point_spread` calls square pixels without a lens
 FREQUENCIES = (0.125, 0.25, 0.375, 0.5)  # cycles per low-resolution pixel; the last is the finest it can hold
 
 
@@ -219,3 +220,18 @@ class Degradation:
         """The degradation that `to_dict` gave; fields of later versions are ignored."""
         known = ("scale", "kernel", "fwhm", "noise")
         return cls(**{name: fields[name] for name in known if name in fields})
+
+
+def point_spread(text: str, scale: int) -> Degradation:
+    """The degradation that a point spread means: an FWHM in low-resolution pixels, "square" or "bicubic"."""
+    if text == SQUARE:
+        return Degradation(scale, "area")
+    if text == "bicubic":
+        return Degradation(scale)
+    try:
+        return Degradation(scale, "gaussian", float(text))
+    except ValueError as error:
+        wanted = (
+            f"a full width at half maximum of 0.1 to 100 pixels of the scene, such as 1.4, {SQUARE} or bicubic"
+        )
+        raise UsageError(f"`psf` {text}: expected {wanted}.") from error

@@ -1,6 +1,5 @@
 """Documents are short, their tables are whole, their figures come from a file, and their commands run."""
 
-import hashlib
 import importlib.util
 import json
 import re
@@ -72,7 +71,7 @@ def test_the_recorded_scores_are_those_of_the_shipped_models() -> None:
     score = scoring()
     for result in json.loads(score.SCORES.read_text()).values():
         file = ROOT / "weights" / f"{result['model']}.safetensors"
-        assert result["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
+        assert result["tensors"] == score.digest(file)
 
 
 def commands(document: Path) -> list[str]:

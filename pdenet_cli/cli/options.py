@@ -78,6 +78,16 @@ ComparedPart = Annotated[
         "on, sharpened within its scene) or lower-right-alone (that quarter, cut out first)."
     ),
 ]
+PointSpread = Annotated[
+    str | None,
+    typer.Option(
+        "--psf",
+        help="How sharp the pixels of the scene are, for models that undo any point spread: full width at half "
+        "maximum in pixels (1.4), a sensor whose width is known (PRISMA), square or bicubic.",
+        metavar="FWHM",
+        show_default="bicubic",
+    ),
+]
 KERNEL = "How cubes are degraded: bicubic, gaussian or area (means of square pixels)."
 Fwhm = Annotated[
     float | None,

@@ -36,16 +36,20 @@ class PosteriorOptions:
     device: str
     threads: int | None = None
     mixtures: int | None = None
+    psf: str | None = None
 
     def posterior(self) -> Posterior:
         """The model, loaded, with its draws made."""
+        from pdenet_cli.degradation import point_spread
         from pdenet_cli.models.model import open_model
         from pdenet_cli.sampling.posterior import Posterior
+        from pdenet_cli.scene.sensors import width_of
         from pdenet_cli.system import choose_device, use_threads
 
         use_threads(self.threads)
         model = open_model(self.model, self.scale, choose_device(self.device))
-        return Posterior(model, self.samples, self.seed, self.ensemble, self.mixtures)
+        psf = None if self.psf is None else point_spread(width_of(self.psf), model.scale)
+        return Posterior(model, self.samples, self.seed, self.ensemble, self.mixtures, psf)
 
 
 def sharpen(

@@ -38,6 +38,7 @@ def upscale(
     seed: options.Seed = 0,
     ensemble: options.Ensemble = None,
     mixtures: options.MixtureCount = None,
+    psf: options.PointSpread = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
     memory: options.Memory = None,
@@ -68,7 +69,7 @@ def upscale(
     prepare()
     from pdenet_cli.tools.job import Settings
 
-    of_posterior = PosteriorOptions(scale, model, samples, seed, ensemble, device, threads, mixtures)
+    of_posterior = PosteriorOptions(scale, model, samples, seed, ensemble, device, threads, mixtures, psf)
     maps = None if with_uncertainty else ()
     settings = settings_of(Settings, context, maps=maps, forecast=dry_run)
     sharpen(scenes, output, of_posterior, settings, as_json)
@@ -119,6 +120,7 @@ def uncertainty(
     seed: options.Seed = 0,
     ensemble: options.Ensemble = None,
     mixtures: options.MixtureCount = None,
+    psf: options.PointSpread = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
     memory: options.Memory = None,
@@ -158,7 +160,7 @@ def uncertainty(
     from pdenet_cli.tools.job import Settings
     from pdenet_cli.uncertainty.summaries import Question
 
-    of_posterior = PosteriorOptions(scale, model, samples, seed, ensemble, device, threads, mixtures)
+    of_posterior = PosteriorOptions(scale, model, samples, seed, ensemble, device, threads, mixtures, psf)
     question = Question(levels, level, tolerance)
     names = tuple(maps) if maps else None
     settings = settings_of(Settings, context, cube=False, maps=names, question=question, forecast=dry_run)

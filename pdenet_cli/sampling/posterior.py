@@ -36,6 +36,8 @@ class Posterior:
     Without `ensemble` or `mixtures`, a calibrated model is used as it was calibrated; any other with "masks" and
     the usual number of mixtures, or none where the network learned from whole spectra or does not scale with
     brightness.
+
+    `psf` is how the scene's own pixels came about, for networks that undo any point spread; None: as in training.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Posterior:
         seed: int = 0,
         ensemble: str | None = None,
         mixtures: int | None = None,
+        psf: Degradation | None = None,
     ) -> None:
         if ensemble not in (*ENSEMBLES, None):
             raise UsageError(f"`ensemble` {ensemble} is unknown; choose {' or '.join(ENSEMBLES)}.")
@@ -63,13 +66,16 @@ class Posterior:
         calibrated = usual if calibration is None else calibration.mixtures
         self.most_mixtures = calibrated if mixtures is None else mixtures
         self.device = self.network.device
+        self.psf = None if psf is None else replace(psf, noise=0.0)
+        self._refuse_psf()
         symmetries = SYMMETRIES if self.ensemble == "flips" and not self.network.turns else 1
         different = self.network.different
         count = samples if different is None else min(samples, lcm(different, symmetries))
         self.views = min(symmetries, count)
         with torch.no_grad():
             # Made one after another on the CPU: N = 20 begins with the draws of N = 10, on any device.
-            self.draw = self.network.draw(torch.Generator().manual_seed(self.seed), count).to(self.device)
+            masks = self.network.draw(torch.Generator().manual_seed(self.seed), count)
+            self.draw = self._seeing_the_psf(masks).to(self.device)
 
     def __len__(self) -> int:
         return len(self.draw)
@@ -81,12 +87,25 @@ class Posterior:
 
     @property
     def degradation(self) -> Degradation:
-        """The degradation that the model was trained to undo, without its noise."""
-        return replace(self.model.spec.training_degradation(), noise=0.0)
+        """The degradation that is undone, without noise: `psf`, or that of the model's training."""
+        return self.psf or replace(self.model.spec.training_degradation(), noise=0.0)
+
+    def _refuse_psf(self) -> None:
+        """Stop where the network cannot undo the point spread that it should."""
+        trained = replace(self.model.spec.training_degradation(), noise=0.0)
+        if self.psf not in (None, trained) and not self.network.any_psf:
+            found = f"{self.model.name} undoes {trained} and no other point spread, not {self.psf}"
+            raise ModelError(f"{found}. Omit `psf`, or use a model of the configuration psf=any.")
+
+    def _seeing_the_psf(self, draw: Draw) -> Draw:
+        """The draw as it is for inputs of this posterior's degradation."""
+        seeing = self.network.draw_for(self.degradation, draw)
+        assert seeing is not None
+        return seeing
 
     def with_model(self, model: Model) -> Self:
         """The same draws of a model with the same network."""
-        return type(self)(model, self.asked, self.seed, self.ensemble, self.most_mixtures)
+        return type(self)(model, self.asked, self.seed, self.ensemble, self.most_mixtures, self.psf)
 
     def refuse_other_bands(self, count: int) -> None:
         """Stop if the network takes another number of bands than `count`."""
@@ -125,8 +144,9 @@ class Posterior:
 
     def with_every_mask_one(self) -> Self:
         """The same network under the same symmetries, nothing drawn: every mask is 1."""
-        certain = type(self)(self.model, self.views, self.seed, self.ensemble, self.most_mixtures)
-        certain.draw = Draw(torch.ones_like(certain.draw.masks))
+        certain = type(self)(self.model, self.views, self.seed, self.ensemble, self.most_mixtures, self.psf)
+        with torch.no_grad():
+            certain.draw = self._seeing_the_psf(Draw(torch.ones_like(certain.draw.masks)))
         return certain
 
 

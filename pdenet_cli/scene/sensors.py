@@ -31,6 +31,11 @@ SENSORS = (
 """Only sensors with a published measurement; of others `pdenet psf` measures the scene."""
 
 
+def width_of(psf: str) -> str:
+    """The width of the sensor of this name as a text; any other text as it is."""
+    return next((f"{sensor.fwhm:g}" for sensor in SENSORS if sensor.name.lower() == psf.lower()), psf)
+
+
 def sensor_of(product: str | None) -> Sensor | None:
     """The sensor whose name a product's name begins with."""
     words = (product or "").lower()

@@ -72,7 +72,8 @@ class Benchmark:
             label = next(label for label in labels if label not in (*self.posteriors, TRUTH))
             # A study needs several sets of draws, but only of a random network.
             count = study.draws_needed(self.samples) if model.network.random else max(self.samples)
-            self.posteriors[label] = Posterior(model, count, seed, settings.ensemble, settings.mixtures)
+            psf = self.degradation if model.network.any_psf else None
+            self.posteriors[label] = Posterior(model, count, seed, settings.ensemble, settings.mixtures, psf)
         self.calibrations = self._calibrations() if settings.uncertainty else {}
         self.level = self._level()
 

@@ -119,7 +119,8 @@ def _posterior(source: Path, samples: int, seed: int, device: str, settings: Tru
     # The rest of an earlier calibration does not matter, not even if it cannot be read.
     bare = {name: value for name, value in model.spec.extra.items() if name != KEY}
     model = replace(model, spec=replace(model.spec, extra=bare))
-    posterior = Posterior(model, samples, seed, ensemble, mixtures)
+    psf = settings.degradation(model.spec.training_degradation()) if model.network.any_psf else None
+    posterior = Posterior(model, samples, seed, ensemble, mixtures, psf)
     if len(posterior) < 2:
         way = "`samples` 2 or more" if samples < 2 else "`ensemble` flips, because this network is not random"
         raise UsageError(f"{model.name}: a single sample has no spread. Use {way}.")

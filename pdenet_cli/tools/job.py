@@ -249,6 +249,7 @@ class Job:
             "samples": len(posterior),
             "ensemble": posterior.ensemble,
             "mixtures": scene.sampler.mixtures,
+            "psf": str(posterior.degradation),
             "halo": scene.plan.halo,
             "radiometry": asdict(radiometry) | {"floor": str(radiometry.floor)},
             "bands": None if settings.bands is None else runs(cube.band_numbers),
