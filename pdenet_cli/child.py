@@ -131,7 +131,7 @@ def run(function: Callable[..., Any], *arguments: Any) -> Any:
     ChildError where the process crashes, or takes too much time or memory. One at a time: threads wait.
     """
     global _helper
-    request = pickle.dumps((function, arguments))
+    request = pickle.dumps((_folder(), function, arguments))
     start()
     with _lock:
         assert _helper is not None
@@ -203,10 +203,20 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
         answers.flush()
 
 
-def _answer(request: tuple[Callable[..., Any], tuple[Any, ...]]) -> bytes:
-    """Whether the work was done, and its result or its error, pickled."""
-    function, arguments = request
+def _folder() -> str | None:
+    """The folder that relative paths begin in; None if it is gone."""
     try:
+        return os.getcwd()  # noqa: PTH109 a str is what pickles fastest and chdir takes
+    except OSError:
+        return None
+
+
+def _answer(request: tuple[str | None, Callable[..., Any], tuple[Any, ...]]) -> bytes:
+    """Whether the work was done, and its result or its error, pickled."""
+    folder, function, arguments = request
+    try:
+        if folder is not None:  # the helper may have started in another one
+            os.chdir(folder)
         return pickle.dumps((True, function(*arguments)))
     except MemoryError:
         return pickle.dumps((False, MemoryError("looking it over takes too much memory")))

@@ -312,7 +312,7 @@ def test_sets_of_draws_share_none():
     [
         (("chance", "double"), {}, UsageError, "separately"),
         (("chance", "chance"), {}, UsageError, "twice"),
-        (("chance",), {"protocol": "mine"}, UsageError, "pdenet or mcnet or sspsr"),
+        (("chance",), {"protocol": "mine"}, UsageError, "choose pdenet or paper or mcnet or sspsr"),
         (("chance",), {"part": "middle"}, UsageError, "lower-right"),
         (("chance",), {"bands": slice(7, 9)}, UsageError, "Bands"),
         (("chance",), {"look": True, "pixels": ((48, 0),)}, UsageError, "rows 0 to 47"),

@@ -73,14 +73,14 @@ def test_tiles_give_what_the_whole_scene_gives_under_the_widest_point_spread(mod
     assert pdenet("upscale", scene, "-o", tmp_path / "tiled.hdr", *options, "--tile", 12).returncode == 0
     whole, tiled = (open_cube(tmp_path / f"{name}.hdr").read() for name in ("whole", "tiled"))
     np.testing.assert_allclose(tiled, whole, rtol=1e-5, atol=1e-3)
-    assert json.loads((tmp_path / "whole.report.json").read_text())["job"]["psf"] == "x4 gaussian of fwhm 2.2"
+    assert json.loads((tmp_path / "whole.hdr.report.json").read_text())["job"]["psf"] == "x4 gaussian of fwhm 2.2"
 
 
 def test_a_sensor_stands_for_its_measured_width(model, make_cube, pdenet, tmp_path):
     scene, _ = make_cube(bands=3, rows=12, columns=12)
     ran = pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", "--model", model, "--psf", "prisma")
     assert ran.returncode == 0
-    job = json.loads((tmp_path / "fine.report.json").read_text())["job"]
+    job = json.loads((tmp_path / "fine.hdr.report.json").read_text())["job"]
     assert job["psf"] == "x4 gaussian of fwhm 1.905"
 
 

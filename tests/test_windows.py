@@ -86,7 +86,7 @@ def test_a_window_is_sharpened_as_its_cut_out_scene_is(make, pdenet, tmp_path) -
         np.testing.assert_array_equal(part.read(), whole.read())
         assert part.meta.georeference.transform == (500090.0, 7.5, 0.0, 4648850.0, 0.0, -7.5)
         assert whole.meta.georeference.transform == part.meta.georeference.transform
-    report = json.loads((tmp_path / "part_x4.report.json").read_text())
+    report = json.loads((tmp_path / "part_x4.tif.report.json").read_text())
     assert report["job"]["window"] == {"row": 5, "column": 3, "rows": 20, "columns": 14}
 
 

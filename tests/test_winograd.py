@@ -186,14 +186,15 @@ def test_it_is_compiled_once_and_leaves_nothing_else(cache_home: Path) -> None:
 
 
 def gradients(network: PDENet, low: Tensor, masks: Tensor | None, form: str) -> dict[str, Tensor]:
-    """Of weights, input and masks, for a fixed weighted sum of the output of the network or its plain form."""
-    dtype = torch.float64 if form == "plain" else torch.float32
+    """Of weights, input and masks, for a fixed weighted sum of the output: of the network ("fast"), or of its plain
+    form in float32 ("plain") or in float64 ("exact")."""
+    dtype = torch.float64 if form == "exact" else torch.float32
     leaves = {name: p.detach().to(dtype).requires_grad_() for name, p in network.named_parameters()}
-    leaves["low"] = low.to(dtype).requires_grad_()
+    leaves["low"] = low.detach().clone().to(dtype).requires_grad_()
     if masks is not None:
-        leaves["masks"] = masks.to(dtype).requires_grad_()
+        leaves["masks"] = masks.detach().clone().to(dtype).requires_grad_()
     with torch.enable_grad():
-        if form == "plain":
+        if form != "fast":
             high = tests_plain.forward(network.config, leaves, leaves["low"], leaves.get("masks"))
         else:
             weights = {name: leaf for name, leaf in leaves.items() if name not in ("low", "masks")}
@@ -222,11 +223,12 @@ def test_gradients_are_those_of_the_plain_form(
     network = PDENet(replace(NETWORK, width=widths[0], head=widths[1], units=4))
     masks = torch.rand(size[0], len(torch.cat(network.chances()))) if masked else None
     low = torch.rand(size)
-    exact, fast = (gradients(network, low, masks, form) for form in ("plain", "fast"))
+    exact, plain, fast = (gradients(network, low, masks, form) for form in ("exact", "plain", "fast"))
     assert set(fast) >= {name for name, gradient in exact.items() if gradient.any()}
     for name, gradient in exact.items():
-        error = (fast[name] - gradient).norm() / gradient.norm()
-        assert error < 1e-5, f"{name}: {error:.1e}"
+        error, usual = ((form[name] - gradient).norm() / gradient.norm() for form in (fast, plain))
+        # Rounding alone can turn the sign of a value at a ReLU, which the plain form in float32 meets as well.
+        assert error < max(1e-5, 2 * usual), f"{name}: {error:.1e}, in plain float32 {usual:.1e}"
 
 
 @pytest.mark.usefixtures("kernel")

@@ -35,7 +35,7 @@ def joined_pairs(args: Sequence[str]) -> Iterator[str]:
         yield word
         if word not in PAIRS or not words or not re.fullmatch(NUMBER, words[0], re.IGNORECASE):
             if word == "--pixel" and not (words and "," in words[0]):
-                raise UsageError(f"{' '.join((word, *words[:1]))}: {PAIRS[word]}")
+                raise UsageError(f"{' '.join((word, *words[:2]))}: {PAIRS[word]}")
             continue
         pair, words = words[:2], words[2:]
         if len(pair) < 2 or not re.fullmatch(NUMBER, pair[1], re.IGNORECASE):

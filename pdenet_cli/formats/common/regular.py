@@ -47,7 +47,8 @@ def part_of(path: Path, offset: int, count: int) -> bytearray:
 def small_file(path: Path, most: int) -> bytes:
     """All of a file; FormatError where it has more than `most` bytes, which are no metadata any more."""
     with opened(path) as file:
-        raw = file.read(most + 1)
+        # `read` takes as much memory as it is asked for, however short the file.
+        raw = file.read(min(most, os.fstat(file.fileno()).st_size) + 1)
     if len(raw) > most:
         raise FormatError(f"{path}: over {most:,} bytes are too many for metadata.")
     return raw
