@@ -33,6 +33,12 @@ def test_an_exit_is_an_error_too():
         child.run(os._exit, 0)
 
 
+def test_work_begins_in_the_folder_of_the_program(tmp_path, monkeypatch):
+    child.start()
+    monkeypatch.chdir(tmp_path)
+    assert child.run(os.getcwd) == str(tmp_path.resolve())
+
+
 def test_too_much_memory_is_an_error():
     with pytest.raises(MemoryError):
         child.run(np.ones, 1 << 28)

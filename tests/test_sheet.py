@@ -96,6 +96,9 @@ def test_what_has_no_data_is_grey_in_every_panel():
             pixels[:, : nothing[1].stop // 4 * scale] = np.nan
             holed[name] = in_memory(pixels)
         areas.append((sheet_of(holed) == (205, 205, 205)).all(-1).sum())
+        # The map, last on the right, is hatched there besides, so that nothing is not taken for no uncertainty.
+        stripes = (sheet_of(holed)[:, -330:] == 140).all(-1).sum()
+        assert (stripes > 300) == (nothing[1].stop > 0), stripes
     panel = 350 * 233
     assert areas[1] - areas[0] > 3 * 0.4 * panel  # of three; the map is hatched besides
 
