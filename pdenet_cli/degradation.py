@@ -81,14 +81,19 @@ def _low_size(cube: Tensor, scale: int) -> tuple[int, int]:
     return rows // scale, cols // scale
 
 
-def gaussian_down(cube: Tensor, scale: int, fwhm: float) -> Tensor:
-    """Blurred by a Gaussian PSF of `fwhm` low-resolution pixels, sampled at the centres of those pixels."""
-    return _decimated(cube, scale, _gaussian_weights(scale, fwhm))
+def gaussian_down(cube: Tensor, scale: int, fwhm: float, across: float | None = None) -> Tensor:
+    """Blurred by a Gaussian PSF of `fwhm` low-resolution pixels, sampled at the centres of those pixels.
+
+    `across` is its FWHM along each row, None: the same as down the columns.
+    """
+    down, right = (_gaussian_weights(scale, width) for width in (fwhm, across or fwhm))
+    return _decimated(cube, scale, down, right)
 
 
 def area_down(cube: Tensor, scale: int, fwhm: float | None = None) -> Tensor:
     """The mean over each low-resolution pixel, after a Gaussian blur of `fwhm` such pixels if given."""
-    return _decimated(cube, scale, _area_weights(scale, fwhm))
+    weights = _area_weights(scale, fwhm)
+    return _decimated(cube, scale, weights, weights)
 
 
 def _area_weights(scale: int, fwhm: float | None) -> Tensor:
@@ -119,14 +124,15 @@ def _gaussian(places: Tensor, sigma: float) -> Tensor:
     return torch.exp(-0.5 * (places.double() / sigma) ** 2)
 
 
-def _decimated(cube: Tensor, scale: int, weights: Tensor) -> Tensor:
-    """Each low-resolution pixel as the mean around its centre, with these weights along rows and columns."""
-    rows, cols = cube.shape[-2:]
+def _decimated(cube: Tensor, scale: int, down: Tensor, right: Tensor) -> Tensor:
+    """Each low-resolution pixel as the mean around its centre, with these weights down columns and along rows."""
     h, w = _low_size(cube, scale)
-    weights = (weights / weights.sum()).to(cube)
-    padded = symmetric_pad(cube.reshape(-1, 1, rows, cols), (len(weights) - scale) // 2)
-    blurred = F.conv2d(padded, weights.view(1, 1, -1, 1), stride=(scale, 1))
-    low = F.conv2d(blurred, weights.view(1, 1, 1, -1), stride=(1, scale))
+    down, right = ((weights / weights.sum()).to(cube) for weights in (down, right))
+    pads = [(len(weights) - scale) // 2 for weights in (down, right)]
+    rows, cols = (_mirrored(size, pad, cube.device) for size, pad in zip(cube.shape[-2:], pads, strict=True))
+    padded = cube.reshape(-1, 1, *cube.shape[-2:]).index_select(-2, rows).index_select(-1, cols)
+    blurred = F.conv2d(padded, down.view(1, 1, -1, 1), stride=(scale, 1))
+    low = F.conv2d(blurred, right.view(1, 1, 1, -1), stride=(1, scale))
     return low.reshape(*cube.shape[:-2], h, w)
 
 
@@ -147,6 +153,7 @@ class Degradation:
     kernel: Literal["bicubic", "gaussian", "area"] = "bicubic"
     fwhm: float | None = None  # of the Gaussian, or of the lens of an area; in low-resolution pixels
     noise: float = 0.0  # standard deviation, in units of the 0..1 range
+    across: float | None = None  # FWHM of a Gaussian along each row (across track); None: as down the columns
 
     def __post_init__(self) -> None:
         if self.kernel not in ("bicubic", "gaussian", "area"):
@@ -158,17 +165,20 @@ class Degradation:
                 f"Kernel {self.kernel} with fwhm {self.fwhm}: gaussian needs an FWHM, area may have one, "
                 "bicubic must not."
             )
-        if self.scale < 1 or not 0 <= self.noise < inf or not (self.fwhm is None or 0.1 <= self.fwhm <= 100):
+        widths = [width for width in (self.fwhm, self.across) if width is not None]
+        if self.scale < 1 or not 0 <= self.noise < inf or not all(0.1 <= width <= 100 for width in widths):
             raise UsageError(
                 f"{self} is not valid: scale must be at least 1, noise not negative, fwhm from 0.1 to 100."
             )
+        if self.across is not None and self.kernel != "gaussian":
+            raise UsageError(f"{self}: only a Gaussian may have another width along rows than down columns.")
 
     def __call__(self, high: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The low-resolution cube, (..., scale·h, scale·w) -> (..., h, w); not clipped."""
         if self.kernel == "area":
             low = area_down(high, self.scale, self.fwhm)
         elif self.fwhm is not None:
-            low = gaussian_down(high, self.scale, self.fwhm)
+            low = gaussian_down(high, self.scale, self.fwhm, self.across)
         else:
             low = bicubic_down(high, self.scale)
         if self.noise == 0:
@@ -184,54 +194,78 @@ class Degradation:
         changes: dict[str, Any] = {} if noise is None else {"noise": noise}
         # Without a width, area has no lens; a Gaussian needs one, so it keeps its own.
         if kernel is not None and (fwhm is not None or not kernel == self.kernel == "gaussian"):
-            changes |= {"kernel": kernel, "fwhm": fwhm}
+            changes |= {"kernel": kernel, "fwhm": fwhm, "across": None}
         return replace(self, **changes)
 
     def __str__(self) -> str:
         width = "" if self.fwhm is None else f" of fwhm {self.fwhm:g}"
+        width += "" if self.across is None else f" x {self.across:g}"
         kernel = f"area behind a lens{width}" if width and self.kernel == "area" else self.kernel + width
         return f"x{self.scale} {kernel}" + (f", noise {self.noise:g}" if self.noise else "")
 
-    def weights(self) -> Tensor:
-        """The weights of the high-resolution pixels around a low-resolution one, along rows or columns."""
-        if self.kernel == "area":
-            return _area_weights(self.scale, self.fwhm)
-        return _bicubic_weights(self.scale) if self.fwhm is None else _gaussian_weights(self.scale, self.fwhm)
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """The weights of the high-resolution pixels around a low-resolution one, down columns and along rows."""
+        if self.fwhm is not None and self.kernel == "gaussian":
+            widths = self.fwhm, self.across or self.fwhm
+            return _gaussian_weights(self.scale, widths[0]), _gaussian_weights(self.scale, widths[1])
+        side = _area_weights(self.scale, self.fwhm) if self.kernel == "area" else _bicubic_weights(self.scale)
+        return side, side
 
     def transfer(self) -> Tensor:
-        """The share of contrast that is left at `FREQUENCIES`: the modulation transfer along rows or columns."""
-        weights = self.weights()
-        places = (torch.arange(len(weights)) - (len(weights) - 1) / 2) / self.scale
-        waves = torch.cos(2 * pi * torch.tensor(FREQUENCIES, dtype=torch.float64)[:, None] * places)
-        return (waves @ weights / weights.sum()).float()
+        """The share of contrast that is left at `FREQUENCIES`: the modulation transfer,
+        the mean of both directions.
+        """
+        return torch.stack([_transfer(weights, self.scale) for weights in self.weights()]).mean(0)
+
+    def turned(self) -> Self:
+        """The same seen by a scene that is turned by a quarter."""
+        return self if self.across is None else replace(self, fwhm=self.across, across=self.fwhm)
+
+    @property
+    def width(self) -> float:
+        """The FWHM of its Gaussian or its lens, the larger of both directions; 0 where it has neither."""
+        return max(self.fwhm or 0.0, self.across or 0.0)
 
     @property
     def reach(self) -> int:
         """How many low-resolution pixels beyond its own area a pixel depends on, on each side."""
         if self.fwhm is not None:
-            return ceil(ceil(4 * _sigma(self.fwhm, self.scale)) / self.scale)
+            return ceil(ceil(4 * _sigma(self.width, self.scale)) / self.scale)
         return 0 if self.kernel == "area" else 2
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "across" or value is not None}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
         """The degradation that `to_dict` gave; fields of later versions are ignored."""
-        known = ("scale", "kernel", "fwhm", "noise")
+        known = ("scale", "kernel", "fwhm", "noise", "across")
         return cls(**{name: fields[name] for name in known if name in fields})
 
 
+def _transfer(weights: Tensor, scale: int) -> Tensor:
+    """The modulation transfer of these weights at `FREQUENCIES`."""
+    places = (torch.arange(len(weights)) - (len(weights) - 1) / 2) / scale
+    waves = torch.cos(2 * pi * torch.tensor(FREQUENCIES, dtype=torch.float64)[:, None] * places)
+    return (waves @ weights / weights.sum()).float()
+
+
 def point_spread(text: str, scale: int) -> Degradation:
-    """The degradation that a point spread means: an FWHM in low-resolution pixels, "square" or "bicubic"."""
+    """The degradation that a point spread means: an FWHM in low-resolution pixels, one down columns and one along
+    rows (1.4x1.8), "square" or "bicubic".
+    """
     if text == SQUARE:
         return Degradation(scale, "area")
     if text == "bicubic":
         return Degradation(scale)
     try:
-        return Degradation(scale, "gaussian", float(text))
+        fwhm, *across = (float(width) for width in text.lower().split("x"))
+        if len(across) > 1:
+            raise ValueError(text)
+        return Degradation(scale, "gaussian", fwhm, across=across[0] if across else None)
     except ValueError as error:
         wanted = (
-            f"a full width at half maximum of 0.1 to 100 pixels of the scene, such as 1.4, {SQUARE} or bicubic"
+            "a full width at half maximum of 0.1 to 100 pixels of the scene, such as 1.4, one down the columns "
+            f"and one along the rows, such as 1.4x1.8, {SQUARE} or bicubic"
         )
         raise UsageError(f"`psf` {text}: expected {wanted}.") from error

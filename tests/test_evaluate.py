@@ -171,7 +171,7 @@ def test_another_lens_and_noise_than_the_models_own_are_asked_for(truth, contest
     assert (
         list(asked.notes)
         == asked.to_dict()["notes"]
-        == ["chance was trained for x4 bicubic, not for the degradation of this run."]
+        == ["chance was trained for x4 bicubic, not the degradation of this run."]
     )
     assert asked.notes[0] in evaluation_page(asked)
     high = torch.from_numpy(pixels[:, :48, :40])

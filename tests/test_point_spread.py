@@ -13,6 +13,7 @@ from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.models.model import Model, save_model
 from pdenet_cli.models.networks.pdenet import CONFIGS, PDENet
 from pdenet_cli.models.spec import ModelSpec
+from pdenet_cli.scene.window import Window
 from tests.cubes import picture
 from tests.trainings import seeded
 
@@ -34,6 +35,7 @@ def model(tmp_path_factory):
     ("text", "meant"),
     [
         ("1.4", Degradation(4, "gaussian", 1.4)),
+        ("1.4x1.8", Degradation(4, "gaussian", 1.4, across=1.8)),
         ("square", Degradation(4, "area")),
         ("bicubic", Degradation(4)),
     ],
@@ -42,7 +44,7 @@ def test_a_point_spread_is_named_by_its_width_or_its_shape(text, meant):
     assert point_spread(text, 4) == meant
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "nan", "1000", "wide", ""])
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "1000", "wide", "", "1x", "1.2x0", "1x2x3"])
 def test_what_is_no_point_spread_is_refused_with_what_would_be_one(text):
     with pytest.raises(UsageError, match="expected a full width at half maximum"):
         point_spread(text, 4)
@@ -78,10 +80,61 @@ def test_tiles_give_what_the_whole_scene_gives_under_the_widest_point_spread(mod
 
 def test_a_sensor_stands_for_its_measured_width(model, make_cube, pdenet, tmp_path):
     scene, _ = make_cube(bands=3, rows=12, columns=12)
-    ran = pdenet("upscale", scene, "-o", tmp_path / "fine.hdr", "--model", model, "--psf", "prisma")
-    assert ran.returncode == 0
+    named = ("upscale", scene, "-o", tmp_path / "fine.hdr", "--model", model, "--sensor")
+    assert pdenet(*named, "prisma").returncode == 0
     job = json.loads((tmp_path / "fine.hdr.report.json").read_text())["job"]
     assert job["psf"] == "x4 gaussian of fwhm 1.905"
+    for words, why in ((("Landsat",), "only of Tanager"), (("prisma", "--psf", "1.4"), "give one of them")):
+        refused = pdenet(*named, *words)
+        assert (refused.returncode, why in " ".join(refused.stderr.split())) == (2, True)
+
+
+def test_widths_along_and_across_track_blur_down_columns_and_along_rows():
+    dot = torch.zeros(1, 36, 36)
+    dot[:, 17:19, 17:19] = 1
+    image = Degradation(4, "gaussian", 1.0, across=2.0)(dot)[0].numpy()
+    down, right = image.sum(1), image.sum(0)
+    assert right.argmax() == down.argmax() == 4
+    assert down[3] / down[4] < right[3] / right[4]
+    np.testing.assert_allclose(Degradation(4, "gaussian", 2.0, across=1.0)(dot)[0].numpy(), image.T, atol=1e-7)
+    kept = Degradation(2, "gaussian", 1.0, across=2.0)
+    assert Degradation.from_dict(kept.to_dict()) == kept
+
+
+def test_turned_views_of_a_scene_are_undone_under_the_turned_point_spread(model):
+    spread = Degradation(4, "gaussian", 1.0, across=2.0)
+    pixels = np.ascontiguousarray(picture(4, 12, 12).astype(np.float32) / 1e4)
+    whole = slice(None), Window(0, 0, 48, 48)
+
+    def samples(psf, low):
+        return Posterior(load_model(model), 8, ensemble="flips", psf=psf).samples(low, *whole)
+
+    upright, lying = samples(spread, pixels), samples(spread.turned(), np.rot90(pixels, axes=(1, 2)).copy())
+    single = Posterior(load_model(model), 1, psf=spread).samples(pixels, *whole)
+    np.testing.assert_allclose(upright[0], single[0], atol=1e-5)
+    # Sample 1 sees the scene turned; sample 0 of the turned scene is that view, had it the same masks.
+    alike = np.abs(np.rot90(lying.mean(0), -1, axes=(1, 2)) - upright.mean(0)).mean()
+    wrong = samples(spread, np.rot90(pixels, axes=(1, 2)).copy())
+    assert alike < np.abs(np.rot90(wrong.mean(0), -1, axes=(1, 2)) - upright.mean(0)).mean() / 2
+
+
+def test_wider_point_spreads_than_the_network_reaches_are_refused(model):
+    with pytest.raises(ModelError, match=r"up to 2\.5 pixels"):
+        Posterior(load_model(model), 2, psf=Degradation(4, "gaussian", 1.0, across=2.6))
+
+
+def test_evaluate_can_tell_a_model_another_point_spread_than_the_truth_was_degraded_with(model, make_cube, pdenet):
+    truth, _ = make_cube(bands=3, rows=48, columns=48)
+
+    def found(*options):
+        ran = pdenet("evaluate", "--model", model, "--samples", 2, "--json", "--fwhm", "1.8", *options, truth)
+        return json.loads(ran.stdout)
+
+    told, blind = found(), found("--psf", "bicubic")
+    assert told["mean"]["bicubic"] == blind["mean"]["bicubic"]
+    assert told["mean"]["any"]["MPSNR"] != blind["mean"]["any"]["MPSNR"]
+    assert not told["notes"]
+    assert blind["notes"] == ["any was trained for x4 bicubic, not the degradation of this run."]
 
 
 def test_a_model_of_one_point_spread_refuses_another(models, make_cube, pdenet, tmp_path):

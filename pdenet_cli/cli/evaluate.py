@@ -99,6 +99,15 @@ def evaluate(
     kernel: options.OtherKernel = None,
     fwhm: options.Fwhm = None,
     noise: options.OtherNoise = None,
+    psf: Annotated[
+        str | None,
+        typer.Option(
+            help="The point spread that models for any point spread are told: FWHM in pixels (1.4 or 1.4x1.8), "
+            "square or bicubic.",
+            metavar="FWHM",
+            show_default="as cubes are degraded",
+        ),
+    ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write all scores, also per band.", metavar="FILE")] = None,
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
@@ -139,6 +148,7 @@ def evaluate(
         kernel=kernel,
         fwhm=fwhm,
         noise=noise,
+        psf=psf,
     )
     if not model and (given := [option for option, value in of_models.items() if value is not None]):
         raise UsageError(f"--{given[0]} applies only to models; add --model.")

@@ -83,10 +83,15 @@ PointSpread = Annotated[
     typer.Option(
         "--psf",
         help="How sharp the pixels of the scene are, for models that undo any point spread: full width at half "
-        "maximum in pixels (1.4), a sensor whose width is known (PRISMA), square or bicubic.",
+        "maximum in pixels (1.4), the same along and across track (1.4x1.8: down columns, along rows), square or "
+        "bicubic.",
         metavar="FWHM",
         show_default="bicubic",
     ),
+]
+SensorName = Annotated[
+    str | None,
+    typer.Option("--sensor", help="Instead of --psf: a sensor whose measured width is known (PRISMA, Tanager)."),
 ]
 KERNEL = "How cubes are degraded: bicubic, gaussian or area (means of square pixels)."
 Fwhm = Annotated[

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from pdenet_cli.cli.console import INTERRUPTED, err, out, print_json, say, shown, size_text, time_text
-from pdenet_cli.errors import BatchError, PdenetError, as_pdenet_error
+from pdenet_cli.errors import BatchError, PdenetError, UsageError, as_pdenet_error
 
 if TYPE_CHECKING:
     from pdenet_cli.sampling.posterior import Posterior
@@ -37,18 +37,22 @@ class PosteriorOptions:
     threads: int | None = None
     mixtures: int | None = None
     psf: str | None = None
+    sensor: str | None = None
 
     def posterior(self) -> Posterior:
         """The model, loaded, with its draws made."""
         from pdenet_cli.degradation import point_spread
         from pdenet_cli.models.model import open_model
         from pdenet_cli.sampling.posterior import Posterior
-        from pdenet_cli.scene.sensors import width_of
+        from pdenet_cli.scene.sensors import sensor_named
         from pdenet_cli.system import choose_device, use_threads
 
         use_threads(self.threads)
         model = open_model(self.model, self.scale, choose_device(self.device))
-        psf = None if self.psf is None else point_spread(width_of(self.psf), model.scale)
+        if self.psf is not None and self.sensor is not None:
+            raise UsageError("--psf and --sensor both say how sharp the pixels are; give one of them.")
+        width = self.psf if self.sensor is None else f"{sensor_named(self.sensor).fwhm:g}"
+        psf = None if width is None else point_spread(width, model.scale)
         return Posterior(model, self.samples, self.seed, self.ensemble, self.mixtures, psf)
 
 

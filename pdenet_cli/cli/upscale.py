@@ -39,6 +39,7 @@ def upscale(
     ensemble: options.Ensemble = None,
     mixtures: options.MixtureCount = None,
     psf: options.PointSpread = None,
+    sensor: options.SensorName = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
     memory: options.Memory = None,
@@ -69,7 +70,7 @@ def upscale(
     prepare()
     from pdenet_cli.tools.job import Settings
 
-    of_posterior = PosteriorOptions(scale, model, samples, seed, ensemble, device, threads, mixtures, psf)
+    of_posterior = PosteriorOptions(scale, model, samples, seed, ensemble, device, threads, mixtures, psf, sensor)
     maps = None if with_uncertainty else ()
     settings = settings_of(Settings, context, maps=maps, forecast=dry_run)
     sharpen(scenes, output, of_posterior, settings, as_json)
@@ -121,6 +122,7 @@ def uncertainty(
     ensemble: options.Ensemble = None,
     mixtures: options.MixtureCount = None,
     psf: options.PointSpread = None,
+    sensor: options.SensorName = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
     memory: options.Memory = None,
@@ -160,7 +162,7 @@ def uncertainty(
     from pdenet_cli.tools.job import Settings
     from pdenet_cli.uncertainty.summaries import Question
 
-    of_posterior = PosteriorOptions(scale, model, samples, seed, ensemble, device, threads, mixtures, psf)
+    of_posterior = PosteriorOptions(scale, model, samples, seed, ensemble, device, threads, mixtures, psf, sensor)
     question = Question(levels, level, tolerance)
     names = tuple(maps) if maps else None
     settings = settings_of(Settings, context, cube=False, maps=names, question=question, forecast=dry_run)

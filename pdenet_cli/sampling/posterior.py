@@ -125,8 +125,9 @@ class Posterior:
             batch = torch.from_numpy(low)[None].to(self.device)
             for symmetry in range(self.views):
                 turned = _turned(batch, symmetry).contiguous()
+                draw = self.draw.turned() if symmetry % 2 else self.draw  # after one quarter turn or three
                 n = symmetry
-                for outputs in self.network.in_turn(turned, self.draw[symmetry :: self.views], at_once):
+                for outputs in self.network.in_turn(turned, draw[symmetry :: self.views], at_once):
                     cut = _turned_back(outputs, symmetry)[:, bands, rows, columns]  # (outputs, bands, H, W)
                     out[n : n + len(outputs) * self.views : self.views] = cut.float().cpu().numpy()
                     n += len(outputs) * self.views

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pdenet_cli.errors import UsageError
+
 USGS_TANAGER = "USGS open-file report 2021-1030W"
 USGS_PRISMA = "USGS open-file report 2021-1030K"
 
@@ -31,9 +33,14 @@ SENSORS = (
 """Only sensors with a published measurement; of others `pdenet psf` measures the scene."""
 
 
-def width_of(psf: str) -> str:
-    """The width of the sensor of this name as a text; any other text as it is."""
-    return next((f"{sensor.fwhm:g}" for sensor in SENSORS if sensor.name.lower() == psf.lower()), psf)
+def sensor_named(name: str) -> Sensor:
+    """The sensor of this name, however it is written; UsageError with all that are known."""
+    for sensor in SENSORS:
+        if sensor.name.lower() == name.strip().lower():
+            return sensor
+    known = ", ".join(f"{sensor.name} ({sensor.narrowest:g} to {sensor.widest:g})" for sensor in SENSORS)
+    way = "Measure the scene with pdenet psf, or give its width with `psf`"
+    raise UsageError(f"`sensor` {name}: no published width is known, only of {known}. {way}.")
 
 
 def sensor_of(product: str | None) -> Sensor | None:

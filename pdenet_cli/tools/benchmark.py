@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pdenet_cli.degradation import Degradation
+from pdenet_cli.degradation import Degradation, point_spread
 from pdenet_cli.errors import UsageError, as_pdenet_error
 from pdenet_cli.evaluation import study
 from pdenet_cli.evaluation.estimate_maps import EstimateMaps
@@ -66,13 +66,14 @@ class Benchmark:
             raise UsageError(f"`scale` {self.scale}: nothing would be degraded. Use 2 or more.")
         if scale not in (None, self.scale):
             raise UsageError(f"`scale` {scale}: the model is made for x{self.scale}. Omit `scale`.")
+        self.psf = self.degradation if settings.psf is None else point_spread(settings.psf, self.scale)
         self.posteriors = {BICUBIC: Posterior(bicubic_model(self.scale, place), samples=1)}
         for name, model in zip(models, loaded, strict=True):
             labels = (model.name, name, str(find_model(name).resolve()))
             label = next(label for label in labels if label not in (*self.posteriors, TRUTH))
             # A study needs several sets of draws, but only of a random network.
             count = study.draws_needed(self.samples) if model.network.random else max(self.samples)
-            psf = self.degradation if model.network.any_psf else None
+            psf = self.psf if model.network.any_psf else None
             self.posteriors[label] = Posterior(model, count, seed, settings.ensemble, settings.mixtures, psf)
         self.calibrations = self._calibrations() if settings.uncertainty else {}
         self.level = self._level()
@@ -195,12 +196,14 @@ class Benchmark:
 
         `bands` are those of the scene that has most.
         """
-        trained_for = (
-            (s, p.model.spec.training_degradation()) for s, p in self.posteriors.items() if s != BICUBIC
-        )
+        trained = {s: p.model.spec.training_degradation() for s, p in self.posteriors.items() if s != BICUBIC}
+        made_for = {
+            s: replace(self.psf, noise=own.noise) if self.posteriors[s].network.any_psf else own
+            for s, own in trained.items()
+        }
         others = [
-            f"{s} was trained for {own}, not for the degradation of this run."
-            for s, own in trained_for
+            f"{s} {'was told' if own != trained[s] else 'was trained for'} {own}, not the degradation of this run."
+            for s, own in made_for.items()
             if own != self.degradation
         ]
         known = ((system, self.posteriors[system], c) for system, c in self.calibrations.items() if c is not None)
@@ -230,6 +233,7 @@ class Benchmark:
         return self.settings.job(self.scale) | {
             "models": models,
             "degradation": self.degradation.to_dict(),
+            "psf": str(self.psf),
             "level": self.level if self.calibrations else None,
             "samples": list(self.samples),
             "seed": self.seed,

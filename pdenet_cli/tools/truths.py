@@ -47,6 +47,7 @@ class TruthSettings:
     kernel: str | None = None  # of the degradation; None: as in the models' training
     fwhm: float | None = None  # of a Gaussian kernel, or of the lens in front of an area kernel
     noise: float | None = None  # None: as in the models' training
+    psf: str | None = None  # that models for any point spread are told; None: how truths are degraded
 
     def __post_init__(self) -> None:
         for name, table in (("protocol", tuple(PROTOCOLS)), ("part", tuple(PARTS)), ("ensemble", ENSEMBLES)):

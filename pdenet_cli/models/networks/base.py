@@ -38,6 +38,10 @@ class Draw:
         rows = index if isinstance(index, slice) else slice(index, index + 1 or None)
         return type(self)(self.masks[rows], self.degradation)
 
+    def turned(self) -> Self:
+        """The draw for an input that is turned by a quarter."""
+        return self if self.degradation is None else type(self)(self.masks, self.degradation.turned())
+
     def to(self, device: torch.device | str) -> Self:
         return type(self)(self.masks.to(device), self.degradation)
 

@@ -214,6 +214,9 @@ class PDENet(TemplateNet):
         """The draw with its masks times the gains of their channels under a point spread; all 1 for bicubic."""
         if not self.any_psf:
             return draw
+        if degradation.width > WIDEST_PSF:
+            met = f"`psf` {degradation.width:g}: this network undoes point spreads up to {WIDEST_PSF} pixels wide"
+            raise ModelError(f"{met}. Bin the pixels of the scene first.")
         blur = degradation.transfer() - Degradation(self.scale).transfer()
         gains = 1 + self.psf_gains @ torch.tanh(self.psf_hidden @ blur.to(self.psf_hidden))
         return Draw(gains[None] if draw is None else draw.masks * gains, replace(degradation, noise=0.0))
@@ -418,7 +421,7 @@ def _weight(*shape: int) -> nn.Parameter:
 def _taps(config: PDENetConfig) -> tuple[int, int]:
     """The first tap and the number of taps of the widest degradation, counted from fine pixel scale·i."""
     if config.psf == "any":
-        taps = len(Degradation(config.scale, "area", WIDEST_PSF).weights())
+        taps = len(Degradation(config.scale, "area", WIDEST_PSF).weights()[0])
         return (config.scale - taps) // 2, taps
     degradation = LearnedDegradation(config)
     return degradation.first_tap, degradation.taps
