@@ -62,14 +62,14 @@ def test_a_window_with_its_margin_gives_what_the_whole_scene_gives(scale, row, c
 
 def test_it_sees_how_near_the_edge_of_the_scene_is():
     low, mean, std, first = (torch.from_numpy(part) for part in known(7, 5, 2))
-    seen = Clues.of(2, low, mean, std, first).coarse[:, -1]
+    seen = Clues.of(2, 1.0, low, mean, std, first).coarse[:, -2]
     expected = np.zeros((7, 5))
     expected[1:-1, 1:-1] = 0.5
     expected[[0, -1]] = expected[:, [0, -1]] = 1
     expected[2:-2, 2:-2] = 0
     np.testing.assert_array_equal(seen, np.stack([expected] * 2))
-    eight = Clues.of(8, *(torch.from_numpy(part) for part in known(7, 5, 8)))
-    assert not eight.coarse[:, -1].any()
+    eight = Clues.of(8, 1.0, *(torch.from_numpy(part) for part in known(7, 5, 8)))
+    assert not eight.coarse[:, -2].any()
 
 
 def test_a_margin_one_pixel_smaller_is_not_enough():
@@ -95,7 +95,7 @@ def test_a_turned_scene_has_turned_clues(scale, turns, mirrored):
         return image.rot90(turns, (-2, -1)).contiguous()
 
     tensors = [torch.from_numpy(array) for array in known(9, 9, scale)]
-    plain, other = Clues.of(scale, *tensors), Clues.of(scale, *map(turned, tensors))
+    plain, other = Clues.of(scale, 1.0, *tensors), Clues.of(scale, 1.0, *map(turned, tensors))
     torch.testing.assert_close(other.coarse, turned(plain.coarse), atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(other.fine, turned(plain.fine), atol=1e-4, rtol=1e-4)
 
@@ -115,7 +115,7 @@ def test_it_learns_how_large_errors_are_from_what_it_sees():
     rng = np.random.default_rng(0)
     low, mean, std, first = (torch.from_numpy(array) for array in known(8, 8, 2, bands=400))
     low[::2] = low[::2].mean((1, 2), keepdim=True)  # every second patch is smooth: its errors are a fifth as large
-    clues = Clues.of(2, low, mean, std, first)
+    clues = Clues.of(2, 1.0, low, mean, std, first)
     true = np.where(np.arange(400) % 2, 1.5, 0.3)[:, None, None]
     ratios = torch.from_numpy(np.abs(true * rng.standard_normal(first.shape)).astype(np.float32))
     ratios[:, :3, :2] = float("nan")  # not known: must not spoil the rest
@@ -127,7 +127,7 @@ def test_it_learns_how_large_errors_are_from_what_it_sees():
 
 
 def test_the_same_seed_teaches_the_same():
-    clues = Clues.of(2, *(torch.from_numpy(array) for array in known(6, 6, 2, bands=20)))
+    clues = Clues.of(2, 1.0, *(torch.from_numpy(array) for array in known(6, 6, 2, bands=20)))
     lessons = [Lessons(clues, torch.full_like(clues.fine[:, 0], 2))]
     one, other, third = (learn_errors(lessons, seed, steps=3) for seed in (1, 1, 2))
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
@@ -235,6 +235,34 @@ def test_learned_errors_rank_better_and_still_hold_the_level(pdenet, sane, wise,
             held.setdefault(name, []).append(told["values"]["interval coverage"])
     assert np.mean(ranked["wise"]) < np.mean(ranked["plain"])
     assert np.mean(held["wise"]) == pytest.approx(0.9, abs=0.03)
+
+
+def test_evaluate_tells_how_sharp_a_truth_is_and_what_intervals_hold_where_that_is_known(pdenet, wise, truths):
+    ran = pdenet("evaluate", "--model", wise, "--uncertainty", "--samples", 4, "--json", *truths)
+    assert ran.returncode == 0, ran.stderr
+    for scene in json.loads(ran.stdout)["scenes"]:
+        values = scene["uncertainty"]["wise"]["values"]
+        assert 0 <= values["interval sharpness"] <= 3
+        assert 0.5 < values["interval coverage at that sharpness"] <= 1
+        assert values["interval unit width at that sharpness"] > 0
+
+
+def test_a_model_knows_how_sharp_its_scenes_were_and_expects_other_errors_of_other_truths(
+    pdenet, wise, scene, tmp_path
+):
+    usual = Posterior(load_model(wise), 4).finer_fwhm
+    known = json.loads(pdenet("models", "show", wise, "--json").stdout)["extra"]["errors"]["finer_fwhm"]
+    assert usual == pytest.approx(known)
+    found = {}
+    for fwhm in (usual, 2.9):
+        words = ("--model", wise, "--samples", 4, "--map", "error", "--finer-psf", fwhm, "--no-page")
+        ran = pdenet("uncertainty", scene, "-o", tmp_path / str(fwhm), *words)
+        assert ran.returncode == 0, ran.stderr
+        with open_cube(tmp_path / str(fwhm) / "scene_error.hdr") as cube:
+            found[fwhm] = cube.read()
+        report = json.loads(next((tmp_path / str(fwhm)).glob("*.report.json")).read_text())
+        assert report["job"]["finer_fwhm"] == pytest.approx(fwhm)
+    assert not np.allclose(found[usual], found[2.9], rtol=1e-3, equal_nan=True)
 
 
 def test_the_map_of_errors_is_in_the_units_of_the_file(pdenet, wise, scene, tmp_path):
@@ -357,7 +385,7 @@ def test_a_scene_that_is_learned_from_without_noise_only_is_told_of(models, trut
     asked = TruthSettings(part="lower-right")
     done = calibrate(model, truths[:2], output, asked, samples=2, learn=True, say=told.append)
     assert done.failed == {}
-    assert told == [f"{truths[1]}: its errors with noise are not learned: MemoryError: too large"]
+    assert told == [f"{truths[1]}: its errors with noise or softened are not learned: MemoryError: too large"]
     assert len(read_header(output).spec.extra[ERRORS_KEY]["scenes"]) == 2
 
 
@@ -384,7 +412,8 @@ def test_noise_is_learned_where_it_is_asked_for(models, truths, tmp_path, monkey
     model, output = str(models / "pdenet.safetensors"), tmp_path / "n.safetensors"
     asked = TruthSettings(part="lower-right", noise=0.01)
     calibrate(model, truths[:1], output, asked, samples=2, learn=True)
-    assert seen == [Degradation(4, noise=0.01), Degradation(4, noise=np.hypot(0.01, tool.NOISES[0]))]
+    usual, noisier = Degradation(4, noise=0.01), Degradation(4, noise=np.hypot(0.01, tool.NOISES[0]))
+    assert seen == [usual, noisier, usual]  # the last is softened
 
 
 def test_the_intervals_of_a_scene_are_fitted_as_if_it_were_new(models, truths, tmp_path, monkeypatch):
@@ -392,15 +421,15 @@ def test_the_intervals_of_a_scene_are_fitted_as_if_it_were_new(models, truths, t
 
     def learning(lessons, *words):
         network = error_net()
-        taught[network] = set(lessons)
+        taught[network.last.weight] = set(lessons)
         return network
 
     def measuring(path, posterior, *words):
-        used[path] = taught[posterior.model.errors]
+        used[path] = taught[posterior.model.errors.last.weight]
         return real(path, posterior, *words)
 
     real = calibration_tool._scene_ratios
-    monkeypatch.setattr(tool, "_lessons", lambda path, *words: path)
+    monkeypatch.setattr(tool, "_lessons", lambda path, *words: (path, None))
     monkeypatch.setattr(tool, "learn_errors", learning)
     monkeypatch.setattr(calibration_tool, "_scene_ratios", measuring)
     model, output = str(models / "pdenet.safetensors"), tmp_path / "new.safetensors"
@@ -409,7 +438,7 @@ def test_the_intervals_of_a_scene_are_fitted_as_if_it_were_new(models, truths, t
     assert used == {path: {*truths[:3]} - {path} for path in truths[:3]}
     assert next(iter(taught.values())) == {*truths[:3]}  # what the model keeps
     kept = load_model(output).errors
-    assert torch.equal(kept.last.weight, next(iter(taught)).last.weight)
+    assert torch.equal(kept.last.weight, next(iter(taught)))
 
 
 def test_scenes_are_left_out_in_groups_of_neighbours():

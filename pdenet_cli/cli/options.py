@@ -93,6 +93,18 @@ SensorName = Annotated[
     str | None,
     typer.Option("--sensor", help="Instead of --psf: a sensor whose measured width is known (PRISMA, Tanager)."),
 ]
+FinerSpread = Annotated[
+    float | None,
+    typer.Option(
+        "--finer-psf",
+        help="How sharp the finer pixels are that errors, intervals and risk are of: full width at half maximum "
+        "of their point spread, in finer pixels. Errors against a sharper truth are larger.",
+        metavar="FWHM",
+        min=0,
+        max=3,
+        show_default="the middle of the scenes that the model learned its errors from",
+    ),
+]
 KERNEL = "How cubes are degraded: bicubic, gaussian or area (means of square pixels)."
 Fwhm = Annotated[
     float | None,

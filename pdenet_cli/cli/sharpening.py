@@ -38,6 +38,7 @@ class PosteriorOptions:
     mixtures: int | None = None
     psf: str | None = None
     sensor: str | None = None
+    finer_psf: float | None = None
 
     def posterior(self) -> Posterior:
         """The model, loaded, with its draws made."""
@@ -53,7 +54,8 @@ class PosteriorOptions:
             raise UsageError("--psf and --sensor both say how sharp the pixels are; give one of them.")
         width = self.psf if self.sensor is None else f"{sensor_named(self.sensor).fwhm:g}"
         psf = None if width is None else point_spread(width, model.scale)
-        return Posterior(model, self.samples, self.seed, self.ensemble, self.mixtures, psf)
+        posterior = Posterior(model, self.samples, self.seed, self.ensemble, self.mixtures, psf)
+        return posterior if self.finer_psf is None else posterior.for_truths_of(self.finer_psf)
 
 
 def sharpen(

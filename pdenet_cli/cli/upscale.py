@@ -40,6 +40,7 @@ def upscale(
     mixtures: options.MixtureCount = None,
     psf: options.PointSpread = None,
     sensor: options.SensorName = None,
+    finer_psf: options.FinerSpread = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
     memory: options.Memory = None,
@@ -70,7 +71,9 @@ def upscale(
     prepare()
     from pdenet_cli.tools.job import Settings
 
-    of_posterior = PosteriorOptions(scale, model, samples, seed, ensemble, device, threads, mixtures, psf, sensor)
+    of_posterior = PosteriorOptions(
+        scale, model, samples, seed, ensemble, device, threads, mixtures, psf, sensor, finer_psf
+    )
     maps = None if with_uncertainty else ()
     settings = settings_of(Settings, context, maps=maps, forecast=dry_run)
     sharpen(scenes, output, of_posterior, settings, as_json)
@@ -123,6 +126,7 @@ def uncertainty(
     mixtures: options.MixtureCount = None,
     psf: options.PointSpread = None,
     sensor: options.SensorName = None,
+    finer_psf: options.FinerSpread = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
     memory: options.Memory = None,
@@ -162,7 +166,9 @@ def uncertainty(
     from pdenet_cli.tools.job import Settings
     from pdenet_cli.uncertainty.summaries import Question
 
-    of_posterior = PosteriorOptions(scale, model, samples, seed, ensemble, device, threads, mixtures, psf, sensor)
+    of_posterior = PosteriorOptions(
+        scale, model, samples, seed, ensemble, device, threads, mixtures, psf, sensor, finer_psf
+    )
     question = Question(levels, level, tolerance)
     names = tuple(maps) if maps else None
     settings = settings_of(Settings, context, cube=False, maps=names, question=question, forecast=dry_run)

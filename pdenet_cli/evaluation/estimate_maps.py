@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from pdenet_cli.evaluation.trial import Coarse, scratch_cube
 from pdenet_cli.evaluation.view import View
+from pdenet_cli.models.error_net import ErrorNet
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.uncertainty.error_ratios import ErrorRatios
-from pdenet_cli.uncertainty.spread import Strata, spread, strata
+from pdenet_cli.uncertainty.spread import Strata, guess, spread, strata
 from pdenet_cli.uncertainty.summaries import MEAN, STD, Summary
 
 CHUNK_VALUES = 1 << 23  # about how many values, in whole bands, are read at once
@@ -44,6 +45,17 @@ class EstimateMaps:
     def outputs(self) -> list[tuple[Summary, Cube]]:
         """Each cube to be filled, with its summary."""
         return [(MEAN, self.mean), (STD, self.std), (ROUGHNESS, self.roughness), (SPREAD, self.spread)]
+
+    def expect(self, low: Coarse, errors: ErrorNet) -> None:
+        """Replace the spread by what `errors` expects of each value; `low` is no larger than the maps."""
+        scene, bands = self.mean.meta.window, self.mean.meta.bands
+        scale = scene.rows // low.part.rows
+        some = max(1, CHUNK_VALUES // scene.pixels)
+        for start in range(0, bands, some):
+            chosen = slice(start, min(start + some, bands))
+            mean, std, rough = (cube.read(scene, chosen) for cube in (self.mean, self.std, self.roughness))
+            known = low.cube.read(low.part, chosen)
+            self.spread.write(scene, errors.expected(scale, known, mean, std, guess(std, rough)), chosen)
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,14 @@ MEASURES = (
     Measure("interval AUSE/random", "", "AUSE/random of the interval's half width at 68.3 %", 2),
     Measure(INTERVAL_PREFIX + OF_VALUES, "", "the same, ranking every value of every band separately", 2),
     Measure("interval ENCE", "", "ENCE of that half width", 2),
+    Measure("interval sharpness", "pixels", "FWHM of the point spread that the truth looks like", 2),
+    Measure("interval coverage at that sharpness", FRACTION, "coverage where that is told by --finer-psf"),
+    Measure("interval unit width at that sharpness", "0..1", "width of such intervals on the 0..1 scale"),
+)
+SHARPNESS, SHARP_COVERAGE, SHARP_WIDTH = (
+    "interval sharpness",
+    "interval coverage at that sharpness",
+    "interval unit width at that sharpness",
 )
 AVERAGED = ("interval coverage", "interval width", "interval unit width")  # means over all values of a scene
 NAMES = tuple(measure.name for measure in MEASURES)

@@ -17,9 +17,22 @@ import numpy as np
 from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation.error_values import ErrorValues, Factors, MergedPixels
 from pdenet_cli.evaluation.estimate_maps import EstimateMaps, band_maps
-from pdenet_cli.evaluation.measures import AVERAGED, INTERVAL_PREFIX, NAMES, OF_VALUES, Trust, mean_of_known
+from pdenet_cli.evaluation.measures import (
+    AVERAGED,
+    INTERVAL_PREFIX,
+    NAMES,
+    OF_VALUES,
+    SHARP_COVERAGE,
+    SHARP_WIDTH,
+    SHARPNESS,
+    Trust,
+    mean_of_known,
+)
+from pdenet_cli.evaluation.sharpness import sharpness_of
 from pdenet_cli.evaluation.sparsification import STEPS, Pool, Sparsification, bins_of, ence, spearman
+from pdenet_cli.evaluation.trial import Coarse
 from pdenet_cli.evaluation.view import View
+from pdenet_cli.models.error_net import ErrorNet
 from pdenet_cli.uncertainty.calibration import Calibration
 from pdenet_cli.uncertainty.error_ratios import ErrorRatios
 
@@ -54,6 +67,21 @@ def assess(truth: View, maps: EstimateMaps, calibration: Calibration | None, lev
         met = [ratios.coverage(calibration.at(nominal)) for nominal in calibration.levels]
         reliability = {"nominal": list(calibration.levels), "met": met}
     return Trust(_measures(whole) | means, bands, curves, bins, reliability, level if factors else None)
+
+
+def at_known_sharpness(
+    truth: View, low: Coarse, maps: EstimateMaps, errors: ErrorNet, calibration: Calibration, level: float
+) -> dict[str, float]:
+    """How sharp the truth is, and what the intervals hold if they are of a truth as sharp as that.
+
+    The spread of `maps` is replaced. Nothing where the truth is too small, or only a part of what was sharpened.
+    """
+    fwhm = sharpness_of(truth)
+    if fwhm is None or low.part != low.cube.meta.window:
+        return {}
+    maps.expect(low, errors.for_truths_of(fwhm))
+    ratios, factors = error_ratios_of(truth, maps), calibration.at(level)
+    return {SHARPNESS: fwhm, SHARP_COVERAGE: ratios.coverage(factors), SHARP_WIDTH: ratios.width(factors)}
 
 
 def error_ratios_of(truth: View, maps: EstimateMaps) -> ErrorRatios:

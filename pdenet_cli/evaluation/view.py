@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from pdenet_cli.degradation import Degradation
 from pdenet_cli.evaluation.metrics import Tally
 from pdenet_cli.scene.cube import Cube, Pixels
 from pdenet_cli.scene.radiometry import ALREADY_UNIT, Radiometry
@@ -34,6 +36,7 @@ class View:
     radiometry: Radiometry
     bands: tuple[int, ...]  # by their number in the cube
     part: Window
+    softened: float = 0.0  # FWHM in pixels of a Gaussian blur that `read` adds; 0: none
 
     @classmethod
     def whole(cls, cube: Cube) -> View:
@@ -56,7 +59,14 @@ class View:
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """The pixels of a window with holes filled, and where there were no holes; of `some` bands or all."""
         bands = self.bands if some is None else [self.bands[i] for i in some]
-        return self.radiometry.prepare(self.cube.read(self.place(window), bands), bands)
+        place = self.place(window)
+        if not self.softened:
+            return self.radiometry.prepare(self.cube.read(place, bands), bands)
+        blur = Degradation(1, "gaussian", self.softened)
+        around = place.grown(blur.reach, within=self.cube.meta.window)
+        unit, known = self.radiometry.prepare(self.cube.read(around, bands), bands)
+        own = (slice(None), *place.relative_to(around).slices)
+        return blur(torch.from_numpy(unit)).numpy()[own], known[own]
 
     def place(self, window: Window) -> Window:
         """A window as it is counted in the file."""

@@ -11,12 +11,16 @@ and answers with the root mean square of the error to expect of each value y of 
 - weights: found by the convolutions from `Clues.coarse`, on the grid of the input, where they cost little, and
   enlarged by linear interpolation. One of these clues tells how near the edge of the scene is.
 
-All that it sees is relative to the spread, so that brightness does not matter, and none of it changes, but for its
-place, when a scene is turned or mirrored.
+All that it sees of the scene is relative to the spread, so that brightness does not matter, and none of it
+changes, but for its place, when a scene is turned or mirrored.
+
+How sharp the truth is down to its pixels, it cannot see: errors against a sharper truth are larger, and the input
+looks the same. So this is an argument (`finer_fwhm`), and what it expects is of a truth as sharp as that.
 """
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Self
 
@@ -29,11 +33,12 @@ from torch import Tensor, nn
 from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.scene.window import Window
 
-COARSE, FINE = 8, 3  # number of clues on each grid, without the 1
+COARSE, FINE = 9, 3  # number of clues on each grid, without the 1
 WIDTH, LAYERS = 16, 5
 NEAR, FAR = 3, 5  # sides, in input pixels, of the surroundings that a pixel is compared with
 EDGES_UP_TO = 4  # scale; at x8 scenes to learn from are nearly all edge, and the clue misleads
 MOST = 6.0  # a clue's largest absolute value
+USUAL_FWHM = 1.3  # of the point spread of the finer pixels, in these pixels; scenes are about as sharp
 CORRECTION = 2.0  # largest absolute value of the logarithm of expected / spread
 MARGIN = FAR // 2 + LAYERS + 1  # input pixels on each side that a value depends on: the last one to interpolate
 BLOCK_SIDE = 512  # fine pixels: what is computed of one band of a block stays in the cache
@@ -49,8 +54,13 @@ class Clues:
     fine: Tensor  # (bands, FINE, scale·rows, scale·columns)
 
     @classmethod
-    def of(cls, scale: int, low: Tensor, mean: Tensor, std: Tensor, spread: Tensor) -> Self:
-        """The clues of bands, each (bands, rows, columns), all but the input on the fine grid."""
+    def of(
+        cls, scale: int, finer_fwhm: Tensor | float, low: Tensor, mean: Tensor, std: Tensor, spread: Tensor
+    ) -> Self:
+        """The clues of bands, each (bands, rows, columns), all but the input on the fine grid.
+
+        `finer_fwhm` is that of the point spread of the truth's pixels, in these pixels.
+        """
         added = (mean - bicubic_up(low, scale)).abs_().div_(spread).clamp_(max=MOST)
         agreed = (std / spread).clamp_(min=1e-3).log_()
         around = _pooled(spread, scale)
@@ -65,15 +75,22 @@ class Clues:
             far / 2,
             (around / (bright + around)).log_(),
             _at_edge(low) if scale <= EDGES_UP_TO else torch.zeros_like(low),
+            torch.zeros_like(low) + (finer_fwhm - USUAL_FWHM),
         )
         return cls(torch.stack(coarse, 1), torch.stack((agreed, added, _off_centre(mean, scale)), 1))
 
 
 class ErrorNet(nn.Module):
-    """The logarithm of the factor by which a first guess of the size of errors is wrong."""
+    """The logarithm of the factor by which a first guess of the size of errors is wrong.
 
-    def __init__(self) -> None:
+    What it expects is of a truth whose pixels have a point spread of `finer_fwhm` of them.
+    """
+
+    finer_fwhm: Tensor
+
+    def __init__(self, finer_fwhm: float = USUAL_FWHM) -> None:
         super().__init__()
+        self.register_buffer("finer_fwhm", torch.tensor(finer_fwhm))
         inputs = (COARSE,) + (WIDTH,) * (LAYERS - 1)
         self.layers = nn.ModuleList(nn.Conv2d(channels, WIDTH, 3) for channels in inputs)
         self.last = nn.Conv2d(WIDTH, 1 + FINE, 1)
@@ -90,6 +107,12 @@ class ErrorNet(nn.Module):
         weights = F.interpolate(self.last(image), clues.fine.shape[2:], mode="bilinear")
         correction = weights[:, 0] + (weights[:, 1:] * clues.fine).sum(1)
         return correction.clamp(-CORRECTION, CORRECTION)
+
+    def for_truths_of(self, finer_fwhm: float) -> ErrorNet:
+        """The same network for truths as sharp as this; it shares the weights."""
+        other = copy.copy(self)
+        other._buffers = {"finer_fwhm": torch.tensor(finer_fwhm, device=self.finer_fwhm.device)}
+        return other
 
     @torch.inference_mode()
     def expected(self, scale: int, low: Array, mean: Array, std: Array, spread: Array) -> Array:
@@ -108,7 +131,7 @@ class ErrorNet(nn.Module):
                 bands = slice(start, start + some)
                 parts = (low[bands, *around.slices], *(part[bands, *fine.slices] for part in (mean, std, spread)))
                 tensors = (torch.from_numpy(np.ascontiguousarray(part)).to(device) for part in parts)
-                factor = self(Clues.of(scale, *tensors)).exp_()[:, *inner.slices].cpu().numpy()
+                factor = self(Clues.of(scale, self.finer_fwhm, *tensors)).exp_()[:, *inner.slices].cpu().numpy()
                 expected[bands, *target.slices] = spread[bands, *target.slices] * factor
         return expected
 

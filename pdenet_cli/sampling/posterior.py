@@ -90,6 +90,11 @@ class Posterior:
         """The degradation that is undone, without noise: `psf`, or that of the model's training."""
         return self.psf or replace(self.model.spec.training_degradation(), noise=0.0)
 
+    @property
+    def finer_fwhm(self) -> float | None:
+        """The point spread of the finer pixels that errors are expected of; None if they are not expected."""
+        return None if self.model.errors is None else float(self.model.errors.finer_fwhm)
+
     def _refuse_psf(self) -> None:
         """Stop where the network cannot undo the point spread that it should."""
         trained = replace(self.model.spec.training_degradation(), noise=0.0)
@@ -106,6 +111,24 @@ class Posterior:
     def with_model(self, model: Model) -> Self:
         """The same draws of a model with the same network."""
         return type(self)(model, self.asked, self.seed, self.ensemble, self.most_mixtures, self.psf)
+
+    def with_psf(self, psf: Degradation) -> Self:
+        """The same draws for scenes with another point spread; of a network that takes no other, these."""
+        if not self.network.any_psf:
+            return self
+        return type(self)(self.model, self.asked, self.seed, self.ensemble, self.most_mixtures, psf)
+
+    def for_truths_of(self, finer_fwhm: float | None) -> Self:
+        """The same draws, with errors expected of a truth as sharp as this; None: as sharp as usual.
+
+        It is the FWHM of the point spread of the finer pixels, in these pixels.
+        """
+        if finer_fwhm is None:
+            return self
+        if self.model.errors is None:
+            met = f"{self.model.name} has not learned how large its errors are"
+            raise ModelError(f"`finer_psf` {finer_fwhm:g}: {met}. See pdenet calibrate `learn_errors`.")
+        return self.with_model(replace(self.model, errors=self.model.errors.for_truths_of(finer_fwhm)))
 
     def refuse_other_bands(self, count: int) -> None:
         """Stop if the network takes another number of bands than `count`."""

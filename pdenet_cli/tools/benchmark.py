@@ -20,7 +20,7 @@ from pdenet_cli.evaluation.measures import Trust
 from pdenet_cli.evaluation.metrics import PROTOCOLS
 from pdenet_cli.evaluation.results import Evaluation, SceneResult
 from pdenet_cli.evaluation.trial import Coarse, make_coarse, scratch_cube, sharpen_coarse
-from pdenet_cli.evaluation.uncertainty import assess
+from pdenet_cli.evaluation.uncertainty import assess, at_known_sharpness
 from pdenet_cli.evaluation.view import View
 from pdenet_cli.models.catalogue import BICUBIC, DEFAULT_SCALE, find_model
 from pdenet_cli.models.model import Model, bicubic_model, load_model
@@ -169,7 +169,7 @@ class Benchmark:
                 if system in self.calibrations:
                     maps = EstimateMaps.scratch(Path(folder), low, self.scale, estimate)
                     sharpen_coarse(low, posterior, maps.outputs, **options)
-                    trusts[system] = assess(truth, maps, self.calibrations[system], self.level)
+                    trusts[system] = self._trust(system, truth, low, maps)
                 elif len(self.samples) > 1 and posterior.network.random:
                     drawn[system] = self._study(truth, low, posterior, estimate, options)
                 else:
@@ -178,6 +178,15 @@ class Benchmark:
                 seconds[system] = seconds_since(started)
             result = scene_result(name, truth, views, self.scale, self.settings, seconds)
             return replace(result, uncertainty=trusts), drawn
+
+    def _trust(self, system: str, truth: View, low: Coarse, maps: EstimateMaps) -> Trust:
+        """How well a system knew its errors on a scene."""
+        calibration, errors = self.calibrations[system], self.posteriors[system].model.errors
+        trust = assess(truth, maps, calibration, self.level)
+        if calibration is None or errors is None:
+            return trust
+        known = at_known_sharpness(truth, low, maps, errors, calibration, self.level)
+        return replace(trust, values=trust.values | known)
 
     def _study(self, truth: View, low: Coarse, posterior: Posterior, output: Cube, options: Any) -> StudyScores:
         """The scores of every set of draws and of every mask at 1; the first largest set fills `output`."""

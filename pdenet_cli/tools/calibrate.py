@@ -14,6 +14,7 @@ from typing import Any
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, UsageError, as_pdenet_error
 from pdenet_cli.evaluation.estimate_maps import EstimateMaps
+from pdenet_cli.evaluation.sharpness import sharpness_of
 from pdenet_cli.evaluation.trial import make_coarse, sharpen_coarse
 from pdenet_cli.evaluation.uncertainty import error_ratios_of
 from pdenet_cli.files import refuse_existing, refuse_folders
@@ -24,7 +25,7 @@ from pdenet_cli.models.weights_file import SUFFIX
 from pdenet_cli.report import Say, Watch, WatchTiles, hashes
 from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.system import choose_device
-from pdenet_cli.tools.learn_errors import Taught, learn_from
+from pdenet_cli.tools.learn_errors import Taught, Trial, learn_from, trials
 from pdenet_cli.tools.truths import TruthSettings, first_repeated, open_truth, trained_on, truth_view
 from pdenet_cli.uncertainty.calibration import KEY, LEVEL, Calibration, leave_one_out_coverage, refuse_hopeless
 from pdenet_cli.uncertainty.error_ratios import ErrorRatios
@@ -147,15 +148,18 @@ def _measure_scenes(
     inputs = _hash_scenes(scenes, settings)
     known: list[tuple[dict[str, Any], ErrorRatios]] = []
     failed: dict[str, str] = {}
-    for path in scenes:
+    for number, path in enumerate(scenes):
         try:
             (was_trained_on,) = trained_on(path, settings, [posterior.model.spec])
             if was_trained_on and certify:
                 raise UsageError(f"{path}: the model was trained on this scene, so it certifies nothing.")
             if was_trained_on:
                 say(f"{path}: the model was trained on this scene, so its intervals will be too narrow on others.")
-            own = posterior.with_model(taught.as_if_new(path))
-            found = _scene_ratios(path, own, degradation, settings, partial(watch, path.name), say)
+            judged = posterior.with_model(taught.as_if_new(path))
+            shown = trials(number, degradation, any_psf=judged.network.any_psf) if taught.without else ()
+            ways = (Trial(0.0, degradation), *shown[2:])
+            pairs = [_scene_ratios(path, judged, way, settings, partial(watch, path.name), say) for way in ways]
+            found, sharpness = sum((ratios for ratios, _ in pairs[1:]), pairs[0][0]), pairs[0][1]
         except Exception as error:
             if len(scenes) == 1:
                 raise
@@ -166,6 +170,7 @@ def _measure_scenes(
                 raise type(why)(f"None of the {len(scenes)} scenes can be used; {first}") from error
             continue
         fact = {"name": path.name, "inputs": inputs[path], "part": settings.part, "learned": was_trained_on}
+        fact |= {} if sharpness is None else {"finer_fwhm": sharpness}
         known.append((fact, found))
     return known, failed
 
@@ -200,16 +205,20 @@ def _hash_scenes(scenes: Sequence[Path], settings: TruthSettings) -> dict[Path, 
 def _scene_ratios(
     path: Path,
     posterior: Posterior,
-    degradation: Degradation,
+    trial: Trial,
     settings: TruthSettings,
     watch: WatchTiles,
     say: Say,
-) -> ErrorRatios:
-    """The error ratios of the samples' mean on one scene."""
+) -> tuple[ErrorRatios, float | None]:
+    """The error ratios of the samples' mean on one scene, and how sharp the scene is."""
     spec = posterior.model.spec
     with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
         truth = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands, say=say)
-        low = make_coarse(truth, degradation, posterior.seed, settings.memory, alone=settings.alone)
+        truth = replace(truth, softened=trial.softened)
+        sharpness = sharpness_of(truth.with_surroundings(spec.scale))
+        low = make_coarse(truth, trial.degradation, posterior.seed, settings.memory, alone=settings.alone)
         maps = EstimateMaps.scratch(Path(folder), low, spec.scale)
-        sharpen_coarse(low, posterior, maps.outputs, settings.memory, watch, say)
-        return error_ratios_of(truth, maps)
+        judged = posterior.with_psf(trial.degradation)
+        judged = judged if judged.model.errors is None else judged.for_truths_of(sharpness)
+        sharpen_coarse(low, judged, maps.outputs, settings.memory, watch, say)
+        return error_ratios_of(truth, maps), sharpness

@@ -250,6 +250,7 @@ class Job:
             "ensemble": posterior.ensemble,
             "mixtures": scene.sampler.mixtures,
             "psf": str(posterior.degradation),
+            "finer_fwhm": posterior.finer_fwhm,
             "halo": scene.plan.halo,
             "radiometry": asdict(radiometry) | {"floor": str(radiometry.floor)},
             "bands": None if settings.bands is None else runs(cube.band_numbers),

@@ -3,6 +3,9 @@
 Intervals that were fitted with a network that knows the scenes would be too narrow on new ones: it foresees the
 errors of a scene better if it has learned from the rest of it. So each scene's intervals are fitted with a network
 that has learned from other scenes only (cross-fitting), and the model keeps one that has learned from all.
+
+Each scene is a lesson several times (`trials`): as it is, with noise, and softened, so that truths of any
+sharpness have been seen; for networks that take any point spread, under several of them.
 """
 
 from __future__ import annotations
@@ -10,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import cycle
 from math import hypot
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -21,8 +24,9 @@ import numpy as np
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import PdenetError, UsageError, as_pdenet_error
 from pdenet_cli.evaluation.estimate_maps import EstimateMaps
+from pdenet_cli.evaluation.sharpness import sharpness_of
 from pdenet_cli.evaluation.trial import Coarse, make_coarse, sharpen_coarse
-from pdenet_cli.models.error_net import ErrorNet
+from pdenet_cli.models.error_net import USUAL_FWHM, ErrorNet
 from pdenet_cli.models.model import Model
 from pdenet_cli.models.spec import ERRORS_KEY
 from pdenet_cli.report import Say, Watch, WatchTiles
@@ -33,7 +37,31 @@ from pdenet_cli.training.error_lessons import STEPS, Lessons, learn_errors
 from pdenet_cli.training.scene_lessons import lessons_of
 
 NOISES = (0.003, 0.03, 0.01)  # standard deviations, 0..1, added to the input of scene after scene
+SOFTENED = (1.2, 2.2, 1.7)  # FWHM in pixels of the blur of a truth, of scene after scene
+PSFS = (1.3, None, 1.9, 1.0, 1.6)  # FWHM in input pixels of scene after scene; None: square pixels
 GROUPS = 5  # of scenes, at most: each group is left out of learning once
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One way to show a scene: how much softer than it is, and how its input is made."""
+
+    softened: float  # FWHM in pixels
+    degradation: Degradation
+
+
+def trials(number: int, usual: Degradation, *, any_psf: bool) -> tuple[Trial, Trial, Trial]:
+    """The ways to show scene `number` of a list: as it is, with noise, softened."""
+    first, second = (
+        _other_psf(usual, PSFS[(number + later) % len(PSFS)]) if any_psf else usual for later in (0, 2)
+    )
+    # With noise, because a cube that was degraded has lost most of the noise that sensors have.
+    noisy = replace(first, noise=hypot(usual.noise, NOISES[number % len(NOISES)]))
+    return Trial(0.0, usual), Trial(0.0, noisy), Trial(SOFTENED[number % len(SOFTENED)], second)
+
+
+def _other_psf(usual: Degradation, fwhm: float | None) -> Degradation:
+    return replace(usual, kernel="area" if fwhm is None else "gaussian", fwhm=fwhm)
 
 
 @dataclass(frozen=True)
@@ -62,22 +90,25 @@ def learn_from(
     """
     bare = posterior.with_model(replace(posterior.model, errors=None))
     lessons: dict[Path, list[Lessons]] = {}
+    sharpness: list[float] = []  # of the scenes as they are
     first: PdenetError | None = None
-    for path, noise in zip(scenes, cycle(NOISES)):
+    for number, path in enumerate(scenes):
         try:
-            # As it is, and with noise: a cube that was degraded has lost most of the noise that sensors have.
-            for how in (degradation, replace(degradation, noise=hypot(degradation.noise, noise))):
-                own = _lessons(path, bare, how, settings, partial(watch, f"{path.name}: errors"))
-                lessons.setdefault(path, []).extend([] if own is None else [own])
+            for trial in trials(number, degradation, any_psf=bare.network.any_psf):
+                learned_from, fwhm = _lessons(path, bare, trial, settings, partial(watch, f"{path.name}: errors"))
+                lessons.setdefault(path, []).extend([] if learned_from is None else [learned_from])
+                sharpness.extend([fwhm] if fwhm is not None and trial.degradation == degradation else [])
         except Exception as error:
             why = as_pdenet_error(error)
             first = first or why
-            say(f"{path}: its errors{' with noise' if lessons.get(path) else ''} are not learned: {why}")
+            which = " with noise or softened" if lessons.get(path) else ""
+            say(f"{path}: its errors{which} are not learned: {why}")
     every = [own for some in lessons.values() for own in some]
     if not every:
         raise first or UsageError("`learn_errors`: no scene has pixels beside its held-out quarter.")
     known = [path for path, some in lessons.items() if some]
     learned = learn_errors(every, posterior.seed, STEPS, partial(watch, "learning errors"))
+    usual = median(sharpness) if sharpness else USUAL_FWHM
     without: dict[Path, ErrorNet] = {}
     for number, group in enumerate(groups := list(_groups(known)), start=1):
         rest = [own for path, some in lessons.items() if path not in group for own in some]
@@ -89,13 +120,17 @@ def learn_from(
         "steps": STEPS,
         "seed": posterior.seed,
         "noises": NOISES,
+        "softened": SOFTENED,
+        "finer_fwhm": usual,
         "samples": len(posterior),
         "ensemble": posterior.ensemble,
         "mixtures": posterior.most_mixtures,
     }
     spec = replace(bare.model.spec, extra={**bare.model.spec.extra, ERRORS_KEY: told})
-    model = replace(bare.model, spec=spec, errors=learned.to(posterior.device))
-    return Taught(model, {path: network.to(posterior.device) for path, network in without.items()})
+    model = replace(bare.model, spec=spec, errors=learned.for_truths_of(usual).to(posterior.device))
+    return Taught(
+        model, {path: network.for_truths_of(usual).to(posterior.device) for path, network in without.items()}
+    )
 
 
 def _groups(scenes: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
@@ -111,19 +146,21 @@ def _groups(scenes: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
 def _lessons(
     path: Path,
     posterior: Posterior,
-    degradation: Degradation,
+    trial: Trial,
     settings: TruthSettings,
     watch: WatchTiles,
-) -> Lessons | None:
-    """Patches of a scene outside its held-out quarter; None if it has no room for one."""
+) -> tuple[Lessons | None, float | None]:
+    """Patches of a scene outside its held-out quarter, None if it has no room for one; and how sharp it is."""
     spec = posterior.model.spec
     with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
         quarter = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands)
-        low = make_coarse(quarter, degradation, posterior.seed, settings.memory)
+        quarter = replace(quarter, softened=trial.softened)
+        fwhm = sharpness_of(quarter.with_surroundings(spec.scale))
+        low = make_coarse(quarter, trial.degradation, posterior.seed, settings.memory)
         whole = Coarse(low.cube, low.cube.meta.window)
         maps = EstimateMaps.scratch(Path(folder), whole, spec.scale)
-        sharpen_coarse(whole, posterior, maps.outputs, settings.memory, watch)
-        return lessons_of(quarter, low, maps, posterior.seed)
+        sharpen_coarse(whole, posterior.with_psf(trial.degradation), maps.outputs, settings.memory, watch)
+        return lessons_of(quarter, low, maps, posterior.seed, USUAL_FWHM if fwhm is None else fwhm), fwhm
 
 
 def _fact(path: Path, settings: TruthSettings) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 from pdenet_cli.evaluation.estimate_maps import EstimateMaps
 from pdenet_cli.evaluation.trial import Coarse
 from pdenet_cli.evaluation.view import View
-from pdenet_cli.models.error_net import FAR, Clues
+from pdenet_cli.models.error_net import FAR, USUAL_FWHM, Clues
 from pdenet_cli.scene.window import Window
 from pdenet_cli.training.error_lessons import Lessons
 
@@ -20,8 +20,12 @@ PATCH = 12  # their side in input pixels, at most half of the scene's
 TRIES = 20  # for each place, to find one outside the held-out part
 
 
-def lessons_of(held_out: View, low: Coarse, maps: EstimateMaps, seed: int) -> Lessons | None:
+def lessons_of(
+    held_out: View, low: Coarse, maps: EstimateMaps, seed: int, finer_fwhm: float = USUAL_FWHM
+) -> Lessons | None:
     """Lessons from the scene around `held_out`: `low` is all of it degraded, `maps` what was made of that.
+
+    `finer_fwhm` is how sharp the scene is.
 
     None if there is no room beside `held_out`, or no data.
     """
@@ -30,7 +34,7 @@ def lessons_of(held_out: View, low: Coarse, maps: EstimateMaps, seed: int) -> Le
     generator = np.random.default_rng(seed)
     every, count = len(truth.bands), min(BANDS_EACH, len(truth.bands))
     patches = [
-        _patch(truth, low, maps, scale, place, sorted(generator.choice(every, count, replace=False).tolist()))
+        _patch(truth, low, maps, finer_fwhm, place, sorted(generator.choice(every, count, replace=False).tolist()))
         for place in places(low, seed)
     ]
     patches = [patch for patch in patches if bool(patch.ratios.isfinite().any())]
@@ -52,14 +56,15 @@ def places(low: Coarse, seed: int) -> list[Window]:
 
 
 def _patch(
-    truth: View, low: Coarse, maps: EstimateMaps, scale: int, place: Window, bands: Sequence[int]
+    truth: View, low: Coarse, maps: EstimateMaps, finer_fwhm: float, place: Window, bands: Sequence[int]
 ) -> Lessons:
     """What is seen of some bands of a window of the input, and their errors."""
+    scale = maps.mean.meta.rows // low.cube.meta.rows
     around = place.grown(FAR // 2, within=low.cube.meta.window)  # clues depend on so many pixels
     own, fine = place.relative_to(around), around.scaled(scale)
     mean, std, spread = (cube.read(fine, bands) for cube in (maps.mean, maps.std, maps.spread))
     arrays = (low.cube.read(around, bands), mean, std, spread)
-    clues = Clues.of(scale, *(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))
+    clues = Clues.of(scale, finer_fwhm, *(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))
     target, there = truth.read(fine, bands)
     ratios = np.where(there, np.abs(mean - target) / spread, np.float32(np.nan))
     inner = own.scaled(scale).slices
