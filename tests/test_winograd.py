@@ -186,7 +186,10 @@ def test_it_is_compiled_once_and_leaves_nothing_else(cache_home: Path) -> None:
 
 
 def gradients(network: PDENet, low: Tensor, masks: Tensor | None, form: str) -> dict[str, Tensor]:
-    """Of weights, input and masks, for a fixed weighted sum of the output of the network ("fast") or of its plain form in float64 ("exact")."""
+    """Of weights, input and masks, for a fixed weighted sum of the output.
+
+    The output is that of the network ("fast") or of its plain form in float64 ("exact").
+    """
     dtype = torch.float64 if form == "exact" else torch.float32
     leaves = {name: p.detach().to(dtype).requires_grad_() for name, p in network.named_parameters()}
     leaves["low"] = low.to(dtype).requires_grad_()
