@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from pdenet_cli import __version__
+from pdenet_cli.cli.adapt import adapt
 from pdenet_cli.cli.calibrate import calibrate
 from pdenet_cli.cli.console import INTERRUPTED, print_error
 from pdenet_cli.cli.evaluate import evaluate
@@ -47,7 +48,7 @@ def _common(
     pass
 
 
-for command in (info, upscale, uncertainty, train, evaluate, calibrate, psf):
+for command in (info, upscale, uncertainty, train, evaluate, calibrate, psf, adapt):
     app.command(cls=Command)(command)
 app.add_typer(models, name="models")
 

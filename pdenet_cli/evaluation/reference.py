@@ -115,7 +115,7 @@ def _affine(transform: Sequence[float]) -> NDArray[np.float64]:
 
 
 def _running_mean(image: Plane, size: int, axis: int) -> Plane:
-    """The mean of `size` neighbours around each pixel, the later ones where these are even, NaN where one of them has no data."""
+    """The mean of `size` pixels around each, one more after it where they are even; NaN where one has no data."""
     if size == 1:
         return image
     rolled = [np.roll(image, step - size // 2, axis) for step in range(size)]
