@@ -244,7 +244,7 @@ def _table(title: str, table: Mapping[str, MetricValues], evaluation: Evaluation
 
 def _cell(metric: Metric, values: MetricValues, table: Mapping[str, MetricValues]) -> str:
     text = metric.text(values[metric.name])
-    best = metric.best([other[metric.name] for other in table.values()])
+    best = metric.best([row[metric.name] for row in table.values()])
     return f"[bold]{text}[/]" if len(table) > 1 and values[metric.name] == best else text
 
 

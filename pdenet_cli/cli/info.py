@@ -43,7 +43,7 @@ def info(
     if quicklook is not None and len(files) > 1:
         raise UsageError("--quicklook takes one cube at a time.")
     coloured = not as_json and out.is_terminal and bool(out.color_system)
-    told: list[dict[str, Any]] = []
+    described: list[dict[str, Any]] = []
     failed = []
     for path in files:
         try:
@@ -59,19 +59,19 @@ def info(
                 bands=chosen,
                 window=parse_window(window),
             )
-            told.append(found.to_dict())
+            described.append(found.to_dict())
         except Exception as error:
             if len(files) == 1:
                 raise
             failed.append(path)
             why = as_pdenet_error(error)
-            told.append({"path": str(path), "error": str(why)})
+            described.append({"path": str(path), "error": str(why)})
             print_error(why if str(path) in str(why) else PdenetError(f"{path}: {why}"))
             continue
         if not as_json:
             _show(found)
     if as_json:
-        print_json(told if len(files) > 1 else told[0])
+        print_json(described if len(files) > 1 else described[0])
     if failed:
         raise BatchError(f"{len(failed)} of {len(files)} files could not be read; see above.")
 
@@ -105,8 +105,8 @@ def _show(description: Description) -> None:
     constant = [band for band in usable if survey.constant and survey.constant[band] is not None]
     words = ["vary"] if 0 < len(constant) < len(usable) else []
     words += ["are not bad"] if meta.good_bands and usable and not all(meta.good_bands) else []
-    which = f" in the bands that {' and '.join(words)}" if words else ""
-    row("values", f"{survey.minimum:g} to {survey.maximum:g}{which}{part}")
+    among = f" in the bands that {' and '.join(words)}" if words else ""
+    row("values", f"{survey.minimum:g} to {survey.maximum:g}{among}{part}")
     nodata = "none declared" if meta.nodata is None else f"{meta.nodata:g}"
     row("nodata", f"{nodata}; {survey.nodata_share:.2%} of the values are nodata or not finite")
     row("0..1 scaling", radiometry.reason)

@@ -73,9 +73,9 @@ def sharpen(
     scenes = distinct_scenes(scenes, settings.variable, settings.axes)
     with _removed_if_empty(output):
         paths = output_paths(scenes, output, posterior.network.scale, folder=folder)
-        told, failed = _sharpen_each(scenes, paths, posterior, settings, as_json)
+        results, failed = _sharpen_each(scenes, paths, posterior, settings, as_json)
     if as_json:
-        print_json(told if len(scenes) > 1 else told[0])
+        print_json(results if len(scenes) > 1 else results[0])
     if failed:
         table = Table("scene", "why it failed", title="Failed", title_justify="left")
         for scene, why in failed.items():
@@ -108,30 +108,30 @@ def _sharpen_each(
     """The report, forecast or error of each scene, and why scenes failed."""
     from pdenet_cli.tools.job import Job
 
-    told: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     failed: dict[Path, PdenetError] = {}
     for scene, path in zip(scenes, paths, strict=True):
         try:
             with Job(scene, path, posterior, settings, scenes) as job:
                 if settings.forecast:
                     forecast = job.forecast()
-                    told.append(asdict(forecast))
+                    results.append(asdict(forecast))
                 else:
                     _run_job(job, scene, f"{scene.name}: " if len(scenes) > 1 else "")
-                    told.append(asdict(job.report))
+                    results.append(asdict(job.report))
         except Exception as error:
             if len(scenes) == 1:
                 raise
             failed[scene] = as_pdenet_error(error)
-            told.append({"path": str(scene), "error": str(failed[scene])})
+            results.append({"path": str(scene), "error": str(failed[scene])})
             continue
         except KeyboardInterrupt:
-            way = "" if settings.forecast else " Continue with the same command and --resume."
-            err.print(f"Stopped.{way}")
+            advice = "" if settings.forecast else " Continue with the same command and --resume."
+            err.print(f"Stopped.{advice}")
             raise typer.Exit(INTERRUPTED) from None
         if not as_json:
             _show_forecast(scene, forecast) if settings.forecast else _conclude(job)
-    return told, failed
+    return results, failed
 
 
 def _run_job(job: Job, scene: Path, about: str) -> None:
@@ -175,7 +175,7 @@ def _show_forecast(scene: Path, forecast: Forecast) -> None:
     table.add_row("memory", f"about {size_text(forecast.bytes_of_memory)}")
     table.add_row("tiles", f"{forecast.tiles} of {forecast.tile} x {forecast.tile} pixels, {forecast.bands} bands")
     table.add_row("time", f"about {time_text(forecast.seconds)} on this machine")
-    if there := forecast.in_the_way:
-        others = f" and {len(there) - 1} more" if len(there) > 1 else ""
-        table.add_row("exists", escape(f"{there[0]}{others}: the run will need --overwrite"))
+    if existing := forecast.in_the_way:
+        others = f" and {len(existing) - 1} more" if len(existing) > 1 else ""
+        table.add_row("exists", escape(f"{existing[0]}{others}: the run will need --overwrite"))
     out.print(table)

@@ -110,8 +110,8 @@ def _look_over(path: Path, options: OpenOptions) -> dict[str, Any] | None:
     kind = _recognised(path, b"" if path.is_dir() else _head(path))
     with kind.open(path, options) as cube:
         if kind.portable:
-            own = dict(files=cube.own_files, beside=cube.beside)
-            return dict(path=cube.path, meta=cube.meta, array=cube.array, axes=cube.axes, **own)
+            files = dict(files=cube.own_files, beside=cube.beside)
+            return dict(path=cube.path, meta=cube.meta, array=cube.array, axes=cube.axes, **files)
         last = Window(cube.meta.rows - 1, cube.meta.columns - 1, 1, 1)
         with suppress(Exception):  # what cannot be decoded may never be wanted
             if cube.meta.nbytes <= LOOKED_OVER:
@@ -229,8 +229,8 @@ def _recognised(path: Path, head: bytes) -> Format:
     if path.is_dir():
         if not _visible(path):
             raise FormatError(f"{path}: an empty folder. A cube is a file, a Zarr folder or a folder of PNGs.")
-        some = path / _pattern(path)
-        raise FormatError(f"{path}: a folder, not a cube. Name what is in it, for example {some}")
+        example = path / _pattern(path)
+        raise FormatError(f"{path}: a folder, not a cube. Name what is in it, for example {example}")
     names = ", ".join(f.name for f in FORMATS)
     raise FormatError(f"{path}: not a cube in any known format ({names}).")
 

@@ -29,8 +29,8 @@ class _Part:
             yield from _run(self.numbers, count, self.text)
             return
         if wavelengths is None or not (known := {band: nm for band, nm in enumerate(wavelengths) if nm > 0}):
-            met = f"Bands {self.text}: the cube has no wavelengths in a unit of length"
-            raise UsageError(f"{met}. Choose bands by number, for example 10:60.")
+            problem = f"Bands {self.text}: the cube has no wavelengths in a unit of length"
+            raise UsageError(f"{problem}. Choose bands by number, for example 10:60.")
         found = list(self._within(known) if ":" in self.text else self._nearest(known))
         if not found:
             ends = f"{min(known.values()):.6g} to {max(known.values()):.6g} nm"

@@ -88,14 +88,14 @@ class Radiometry:
             measures=(1.0,) if physical is None else physical[0],
         )
 
-    def for_other_file(self, this: CubeMeta, other: CubeMeta) -> Radiometry:
+    def for_other_file(self, mine: CubeMeta, other: CubeMeta) -> Radiometry:
         """The same 0..1 for another file of the scene, whose header may scale its numbers differently.
 
         `this` is the header that this radiometry was made for. Where one of the headers does not say what its
         numbers measure, the numbers of both files are taken to mean the same.
         """
         same = replace(self, nodata=other.nodata)
-        scaling, other_scaling = _physical(this), _physical(other)
+        scaling, other_scaling = _physical(mine), _physical(other)
         if scaling is None or other_scaling is None or scaling == other_scaling:
             return same
         (gain, offset), (other_gain, other_offset) = (map(np.array, pair) for pair in (scaling, other_scaling))
@@ -206,8 +206,8 @@ def _range(meta: CubeMeta, survey: Survey, value_range: ValueRange | None) -> _R
         return _Range(0.0, top, f"the scene's largest number: 0 to {top:g}")
     if value_range == "dtype":
         if meta.dtype.kind not in "ui":
-            met = f"`value_range` dtype: {meta.dtype.name} numbers have no natural largest one"
-            raise UsageError(f"{met}. Use `value_range` max or LO HI.")
+            problem = f"`value_range` dtype: {meta.dtype.name} numbers have no natural largest one"
+            raise UsageError(f"{problem}. Use `value_range` max or LO HI.")
         return _Range(0.0, limits(meta.dtype)[1], f"{meta.dtype.name} numbers: 0 to {limits(meta.dtype)[1]:g}")
     if value_range is not None:
         if isinstance(value_range, str):
@@ -219,9 +219,9 @@ def _range(meta: CubeMeta, survey: Survey, value_range: ValueRange | None) -> _R
         plausible = without_implausible_scale(meta, survey)
         if plausible.reflectance_scale:
             return _Range(0.0, meta.reflectance_scale, f"{said}: {meta.reflectance_scale:g}")
-        other = _range(plausible, survey, None)
+        credible = _range(plausible, survey, None)
         ignored = f"the {said} ({meta.reflectance_scale:g}) contradicts the values and is ignored"
-        return replace(other, reason=f"{other.reason}; {ignored}")
+        return replace(credible, reason=f"{credible.reason}; {ignored}")
     if (physical := _physical(meta)) is not None:
         gains, offsets = map(np.array, physical)
         highest = gains * np.where(gains > 0, survey.top, survey.bottom) + offsets

@@ -85,8 +85,8 @@ class Benchmark:
         unsure = {system: Calibration.of(p.model.spec) for system, p in self.posteriors.items() if len(p) > 1}
         if not unsure:
             only_bicubic = len(self.posteriors) == 1
-            way = "Use a model other than bicubic." if only_bicubic else "Try `ensemble` flips `samples` 8."
-            raise UsageError(f"`uncertainty`: no model gives more than one sample. {way}")
+            advice = "Use a model other than bicubic." if only_bicubic else "Try `ensemble` flips `samples` 8."
+            raise UsageError(f"`uncertainty`: no model gives more than one sample. {advice}")
         return unsure
 
     def _level(self) -> float:
@@ -207,13 +207,13 @@ class Benchmark:
         """
         trained = {s: p.model.spec.training_degradation() for s, p in self.posteriors.items() if s != BICUBIC}
         made_for = {
-            s: replace(self.psf, noise=own.noise) if self.posteriors[s].network.any_psf else own
-            for s, own in trained.items()
+            s: replace(self.psf, noise=degradation.noise) if self.posteriors[s].network.any_psf else degradation
+            for s, degradation in trained.items()
         }
         others = [
-            f"{s} {'was told' if own != trained[s] else 'was trained for'} {own}, not the degradation of this run."
-            for s, own in made_for.items()
-            if own != self.degradation
+            f"{s} was {'told' if made != trained[s] else 'trained for'} {made}, not the degradation of this run."
+            for s, made in made_for.items()
+            if made != self.degradation
         ]
         known = ((system, self.posteriors[system], c) for system, c in self.calibrations.items() if c is not None)
         seen = partial(mixtures_seen, bands)
@@ -259,11 +259,11 @@ def _refuse_repeated(models: Sequence[str]) -> None:
 def _common_degradation(models: Sequence[Model], settings: TruthSettings) -> Degradation | None:
     """The degradation of the scenes, which must be the same for all models; None without models."""
     wanted = [settings.degradation(model.spec.training_degradation()) for model in models]
-    for model, other in zip(models, wanted, strict=True):
-        if other != wanted[0]:
+    for model, degradation in zip(models, wanted, strict=True):
+        if degradation != wanted[0]:
             first = f"{models[0].name} would be evaluated on {wanted[0]}"
-            way = "Evaluate them separately" + (
+            advice = "Evaluate them separately" + (
                 ", or set `kernel` and `noise` for both" if model.scale == models[0].scale else ""
             )
-            raise UsageError(f"{first} and {model.name} on {other}. {way}.")
+            raise UsageError(f"{first} and {model.name} on {degradation}. {advice}.")
     return wanted[0] if wanted else None

@@ -43,8 +43,8 @@ class Calibrated:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
-        told = {"output": str(self.output), "failed": self.failed, "seconds": self.seconds}
-        return told | self.calibration.to_dict()
+        facts = {"output": str(self.output), "failed": self.failed, "seconds": self.seconds}
+        return facts | self.calibration.to_dict()
 
 
 def calibrate(
@@ -74,8 +74,8 @@ def calibrate(
     if twice := first_repeated(scenes, settings):
         raise UsageError(f"{twice} is given twice; the proof depends on the number of different scenes.")
     if learn and certify:
-        way = "Learn first; then certify on other scenes"
-        raise UsageError(f"`certify` with `learn_errors`: what was learned from scenes certifies nothing. {way}.")
+        problem = "`certify` with `learn_errors`: what was learned from scenes certifies nothing"
+        raise UsageError(f"{problem}. Learn first; then certify on other scenes.")
     if learn and settings.part == "whole" and len(scenes) < 2:
         why = "the intervals of each are fitted with what was learned from others"
         raise UsageError(f"`learn_errors` needs two scenes or more, or `part` lower-right: {why}.")
@@ -97,7 +97,7 @@ def calibrate(
     known, failed = _measure_scenes(
         scenes, posterior, taught, seen, degradation, settings, watch, say, certify=certify
     )
-    ratios = [own for _, own in known]
+    ratios = [of_scene for _, of_scene in known]
     made = Calibration.fit(
         ratios,
         level=level,
@@ -129,8 +129,8 @@ def _posterior(source: Path, samples: int, seed: int, device: str, settings: Tru
     psf = settings.degradation(model.spec.training_degradation()) if model.network.any_psf else None
     posterior = Posterior(model, samples, seed, ensemble, mixtures, psf)
     if len(posterior) < 2:
-        way = "`samples` 2 or more" if samples < 2 else "`ensemble` flips, because this network is not random"
-        raise UsageError(f"{model.name}: a single sample has no spread. Use {way}.")
+        advice = "`samples` 2 or more" if samples < 2 else "`ensemble` flips, because this network is not random"
+        raise UsageError(f"{model.name}: a single sample has no spread. Use {advice}.")
     return posterior
 
 
@@ -174,7 +174,9 @@ def _measure_scenes(
             judged = posterior.with_model(taught.as_if_new(path))
             shown = trials(number, degradation, any_psf=judged.network.any_psf) if taught.without else ()
             ways = (Trial(0.0, degradation), *shown[2:])
-            pairs = [_scene_ratios(path, judged, way, settings, partial(watch, path.name), say) for way in ways]
+            pairs = [
+                _scene_ratios(path, judged, trial, settings, partial(watch, path.name), say) for trial in ways
+            ]
             found, sharpness = sum((ratios for ratios, _ in pairs[1:]), pairs[0][0]), pairs[0][1]
         except Exception as error:
             if len(scenes) == 1:
@@ -196,9 +198,9 @@ def _scene_facts(
 ) -> Iterator[dict[str, Any]]:
     """The facts of each scene with its coverage and width, and its coverage if calibrated on the others."""
     factors = made.at(made.level)
-    by_others = leave_one_out_coverage([own for _, own in known], made.level, made.delta, made.certify)
-    for (fact, own), expected in zip(known, by_others, strict=True):
-        yield fact | {"coverage": own.coverage(factors), "unseen": expected, "width": own.width(factors)}
+    by_others = leave_one_out_coverage([of_scene for _, of_scene in known], made.level, made.delta, made.certify)
+    for (fact, of_scene), expected in zip(known, by_others, strict=True):
+        yield fact | {"coverage": of_scene.coverage(factors), "unseen": expected, "width": of_scene.width(factors)}
 
 
 def _hash_scenes(scenes: Sequence[Path], settings: TruthSettings) -> dict[Path, dict[str, str]]:
@@ -209,12 +211,12 @@ def _hash_scenes(scenes: Sequence[Path], settings: TruthSettings) -> dict[Path, 
         files, others = files_of(path, settings.variable, settings.axes)
         inputs[path] = hashes((*files, *others))
         # Without side files such as .aux.xml, which a copy may have lost.
-        own = tuple(sorted(inputs[path][file.name] for file in files))
-        if own and own in seen:
+        content = tuple(sorted(inputs[path][file.name] for file in files))
+        if content and content in seen:
             raise UsageError(
-                f"{path} is a copy of {seen[own]}; the proof depends on the number of different scenes."
+                f"{path} is a copy of {seen[content]}; the proof depends on the number of different scenes."
             )
-        seen[own] = path
+        seen[content] = path
     return inputs
 
 

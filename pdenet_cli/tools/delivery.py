@@ -102,11 +102,11 @@ class Delivery:
         for scene in scenes:
             # Opened only where its files may be among the outputs: there may be thousands of scenes.
             near = {scene.absolute().parent.resolve(), scene.resolve().parent} & folders
-            own, others = files_of(scene, variable, axes) if near else ((), ())
-            for file in (scene, *own, *others):
-                if met := next((final for final in taken if is_same(final, file)), None):
+            files, others = files_of(scene, variable, axes) if near else ((), ())
+            for file in (scene, *files, *others):
+                if taken_name := next((final for final in taken if is_same(final, file)), None):
                     what = "another input scene" if file == scene else f"a file of {scene.name}"
-                    raise OutputError(f"{met} is {what}. Write the results into a separate folder.")
+                    raise OutputError(f"{taken_name} is {what}. Write the results into a separate folder.")
 
     def refuse_existing(self) -> None:
         """Stop where a file would be replaced without `overwrite`."""

@@ -103,20 +103,20 @@ def learn_from(
         except Exception as error:
             why = as_pdenet_error(error)
             first = first or why
-            which = " with noise or softened" if lessons.get(path) else ""
-            say(f"{path}: its errors{which} are not learned: {why}")
-    every = [own for some in lessons.values() for own in some]
+            how = " with noise or softened" if lessons.get(path) else ""
+            say(f"{path}: its errors{how} are not learned: {why}")
+    every = [lesson for of_scene in lessons.values() for lesson in of_scene]
     if not every:
         raise first or UsageError("`learn_errors`: no scene has pixels beside its held-out quarter.")
-    known = [path for path, some in lessons.items() if some]
+    known = [path for path, of_scene in lessons.items() if of_scene]
     learned = learn_errors(every, posterior.seed, STEPS, partial(watch, "learning errors"))
     usual = median(sharpness) if sharpness else USUAL_FWHM
     without: dict[Path, ErrorNet] = {}
     for number, group in enumerate(groups := list(_groups(known)), start=1):
-        rest = [own for path, some in lessons.items() if path not in group for own in some]
+        rest = [lesson for path, of_scene in lessons.items() if path not in group for lesson in of_scene]
         text = f"learning errors without group {number} of {len(groups)}"
         without |= dict.fromkeys(group, learn_errors(rest, posterior.seed, STEPS, partial(watch, text)))
-    told = {
+    facts = {
         "scenes": [_fact(path, settings) for path in known],
         "groups": len(groups),
         "steps": STEPS,
@@ -128,7 +128,7 @@ def learn_from(
         "ensemble": posterior.ensemble,
         "mixtures": posterior.most_mixtures,
     }
-    spec = replace(bare.model.spec, extra={**bare.model.spec.extra, ERRORS_KEY: told})
+    spec = replace(bare.model.spec, extra={**bare.model.spec.extra, ERRORS_KEY: facts})
     model = replace(bare.model, spec=spec, errors=learned.for_truths_of(usual).to(posterior.device))
     return Taught(
         model, {path: network.for_truths_of(usual).to(posterior.device) for path, network in without.items()}

@@ -128,8 +128,8 @@ def train(
         patches = Patches(scenes, recipe, scale, plan.seed, network.bands, plan.degradation.reach)
         parts = held_out_parts([*scenes, *unseen], plan.degradation, plan.seed, network.bands)
         if not parts:
-            met = "No cube has enough pixels and valid values for validation"
-            raise UsageError(f"{met}. Give a larger cube.")
+            problem = "No cube has enough pixels and valid values for validation"
+            raise UsageError(f"{problem}. Give a larger cube.")
         tell(Note(_summary(scenes, patches, parts)))
         same = init is not None and init.spec.network == name_of(network)
         trainer = Trainer(network, patches, plan.degradation, device, plan.precision, processes, trained=same)
@@ -182,8 +182,8 @@ def _refuse_seen(scenes: Sequence[Scene], unseen: Sequence[Scene]) -> None:
     seen = {scene.facts["sha256"]: scene.facts["name"] for scene in scenes}
     for scene in unseen:
         if (name := seen.get(scene.facts["sha256"])) is not None:
-            met = f"`validate` {scene.facts['name']}: the same cube is trained on"
-            raise UsageError(f"{met}{'' if name == scene.facts['name'] else f' as {name}'}.")
+            problem = f"`validate` {scene.facts['name']}: the same cube is trained on"
+            raise UsageError(f"{problem}{'' if name == scene.facts['name'] else f' as {name}'}.")
 
 
 def _network(plan: TrainingPlan, init: Model | None, recipe: Recipe, **fields: Any) -> Network:

@@ -88,8 +88,8 @@ def first_repeated(scenes: Sequence[Path], settings: TruthSettings) -> Path | No
     """The first scene that is given again, perhaps by another of its files; None if all differ."""
     seen: set[Path] = set()
     for scene in scenes:
-        own, _ = files_of(scene, settings.variable, settings.axes)
-        files = {file.resolve() for file in own or (scene,)}
+        main, _ = files_of(scene, settings.variable, settings.axes)
+        files = {file.resolve() for file in main or (scene,)}
         if files & seen:
             return scene
         seen |= files
@@ -101,9 +101,9 @@ def refuse_to_replace(outputs: Sequence[Path], scenes: Sequence[Path], settings:
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise UsageError(f"{outputs[0]}: two outputs cannot have the same name.")
     for scene in scenes if outputs else ():
-        own, others = files_of(scene, settings.variable, settings.axes)
-        if own:
-            refuse_scenes(outputs, (scene, *own, *others))
+        files, others = files_of(scene, settings.variable, settings.axes)
+        if files:
+            refuse_scenes(outputs, (scene, *files, *others))
 
 
 def trained_on(path: Path, settings: TruthSettings, specs: Sequence[ModelSpec]) -> list[bool]:
@@ -122,13 +122,13 @@ def trained_on(path: Path, settings: TruthSettings, specs: Sequence[ModelSpec]) 
         known = [
             {
                 fact.get("sha256")
-                for scale, fact in some
+                for scale, fact in of_model
                 if fact.get("shape") == shape and used(scale, fact.get("holdout", "quarter"))
             }
-            for some in cubes
+            for of_model in cubes
         ]
-        own = sha256_of(cube) if any(known) else ""
-    return [own in hashes for hashes in known]
+        digest = sha256_of(cube) if any(known) else ""
+    return [digest in hashes for hashes in known]
 
 
 def truth_view(
@@ -157,6 +157,6 @@ def truth_view(
     for row, column in settings.pixels:
         if not (part.row <= row < part.bottom and part.column <= column < part.right):
             inside = f"rows {part.row} to {part.bottom - 1}, columns {part.column} to {part.right - 1}"
-            met = f"`pixels` {row} {column} is outside the part that is compared"
-            raise UsageError(f"{cube.path}: {met}: {inside}.")
+            problem = f"`pixels` {row} {column} is outside the part that is compared"
+            raise UsageError(f"{cube.path}: {problem}: {inside}.")
     return View(cube, reading.radiometry, reading.bands, part)

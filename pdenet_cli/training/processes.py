@@ -68,11 +68,11 @@ def joined_processes(device: str) -> Iterator[tuple[Processes, torch.device]]:
     if device.startswith(("auto", "cuda")) and torch.cuda.is_available():
         # By its name: if it cannot be used the run must end, not go on with one process on a CPU.
         device = f"cuda:{os.environ['LOCAL_RANK']}"
-    own = choose_device(device)
-    if own.type == "cuda":
-        torch.cuda.set_device(own)
-    dist.init_process_group("nccl" if own.type == "cuda" else "gloo")
+    joined = choose_device(device)
+    if joined.type == "cuda":
+        torch.cuda.set_device(joined)
+    dist.init_process_group("nccl" if joined.type == "cuda" else "gloo")
     try:
-        yield Processes(dist.get_rank(), count), own
+        yield Processes(dist.get_rank(), count), joined
     finally:
         dist.destroy_process_group()

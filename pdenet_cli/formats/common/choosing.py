@@ -54,18 +54,20 @@ def choose_variable(
     cubes = [v for v in variables if v.is_cube]
     spreads = {sigma_of(cube.name, (v.name for v in cubes)) for cube in cubes}
     larger = [v for v in variables if v.dtype is not None and len(v.shape) > 3 and 0 not in v.shape]
-    some = cubes or [v for v in variables if len(v.shape) > 1] or variables
+    candidates = cubes or [v for v in variables if len(v.shape) > 1] or variables
     if asked is not None:
         found = [v for v in variables if v.name.strip("/") == asked.strip("/")]
         if not found:
-            raise FormatError(f"{path}: no variable '{asked}'. It has {listed(some)}.")
+            raise FormatError(f"{path}: no variable '{asked}'. It has {listed(candidates)}.")
         if found[0].dtype is None or len(found[0].shape) not in (2, 3) or 0 in found[0].shape:
-            raise FormatError(f"{path}: {found[0]} is not a cube. It has {listed(some)}.{_advised(found, advice)}")
+            raise FormatError(
+                f"{path}: {found[0]} is not a cube. It has {listed(candidates)}.{_advised(found, advice)}"
+            )
         others = [v for v in (*cubes, *larger) if v is not found[0]]
         return found[0], (f"other variables: {listed(others)}",) if others else ()
     if not cubes:
-        met = f"no numeric three-dimensional variable. It has {listed(some)}"
-        raise FormatError(f"{path}: {met}.{_advised(larger or some, advice)}")
+        problem = f"no numeric three-dimensional variable. It has {listed(candidates)}"
+        raise FormatError(f"{path}: {problem}.{_advised(larger or candidates, advice)}")
     values = [v for v in cubes if v.name not in spreads]  # the 1-sigma of another cube is never meant
     matching = [v for v in values if set(v.shape) & set(wavelength_counts)]
     chosen = values if len(values) == 1 and not larger else matching
@@ -173,8 +175,8 @@ def spelled(axes: str) -> str:
 
 def overridden(axes: str, said: str) -> tuple[str, ...]:
     """A note if a file is read with other axes than it says."""
-    met = f"read as {spelled(axes)}, as `axes` says; the file itself says {spelled(said)}"
-    return (met,) if axes != said else ()
+    note = f"read as {spelled(axes)}, as `axes` says; the file itself says {spelled(said)}"
+    return (note,) if axes != said else ()
 
 
 def interleave(axes: str) -> str:

@@ -43,8 +43,8 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     header_path = path if given_header else header_beside(path)
     if header_path is None:
         data = data_beside(path) if is_esri_header(head) else path
-        met = "the header is one of ESRI's BIL, BIP and BSQ files, not of ENVI"
-        raise FormatError(f"{path}: {met}. Convert it: gdal_translate -of ENVI {data.name} new.img")
+        problem = "the header is one of ESRI's BIL, BIP and BSQ files, not of ENVI"
+        raise FormatError(f"{path}: {problem}. Convert it: gdal_translate -of ENVI {data.name} new.img")
     header = EnviHeader.read(header_path)
     meta = header.meta()
     data_path = data_beside(header_path) if given_header else path
@@ -52,12 +52,12 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     axes = options.axes or INTERLEAVES[meta.interleave]
     meta = replace(meta, interleave=interleave(axes)).noting(*overridden(axes, INTERLEAVES[meta.interleave]))
     array = RawArray(data_path, meta.dtype, meta.shape(axes), offset)
-    there, needed = data_path.stat().st_size, offset + array.nbytes
-    if there < needed:
-        missing = f"header says {needed:,} bytes, data file has {there:,} ({needed - there:,} missing)"
+    held, needed = data_path.stat().st_size, offset + array.nbytes
+    if held < needed:
+        missing = f"header says {needed:,} bytes, data file has {held:,} ({needed - held:,} missing)"
         raise FormatError(f"{header_path}: {missing}. Copy {data_path.name} again.")
-    if there > needed:
-        meta = meta.noting(f"{there - needed:,} bytes after the pixels in {data_path.name} are ignored")
+    if held > needed:
+        meta = meta.noting(f"{held - needed:,} bytes after the pixels in {data_path.name} are ignored")
     return Cube(header_path, meta, array, axes, files=(header_path, data_path))
 
 
@@ -71,8 +71,8 @@ def _outputs(path: Path) -> tuple[Path, ...]:
 def _refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
     data, header = finals
     if others := in_the_way(data, header):
-        met = f"{header.with_name(others[0].name)} would be read as a part of {header.name}"
-        raise OutputError(f"{met}. Remove it, or give the output another name.")
+        problem = f"{header.with_name(others[0].name)} would be read as a part of {header.name}"
+        raise OutputError(f"{problem}. Remove it, or give the output another name.")
     _refuse_misplaced(header, meta)
 
 
@@ -153,8 +153,8 @@ def _map_fields(meta: CubeMeta) -> dict[str, Any]:
             "{" + ", ".join((_plain(projection), *(repr(float(v)) for v in tie), *tail, *turned)) + "}"
         )
     system = crs.parsed(where.crs)
-    own = any(name.lower() == GEO_POINTS for name in meta.extra)
-    if where.points and not own and system is not None and system.is_geographic:
+    stored = any(name.lower() == GEO_POINTS for name in meta.extra)
+    if where.points and not stored and system is not None and system.is_geographic:
         # ENVI counts pixel corners from 1, and names the latitude first.
         points = (", ".join(repr(float(v)) for v in (p.column + 1, p.row + 1, p.y, p.x)) for p in where.points)
         fields[GEO_POINTS] = "{" + ",\n ".join(points) + "}"
@@ -175,11 +175,11 @@ def _refuse_misplaced(path: Path, meta: CubeMeta) -> None:
         allowed = 1e-3 * min(math.hypot(xc, yc), math.hypot(xr, yr))  # a thousandth of a pixel
         for corner in ((0, 0), (meta.columns, 0), (0, meta.rows)):
             if not math.dist(where.ground(*corner), again.ground(*corner)) <= allowed:
-                met = "ENVI's map info cannot hold a grid that is mirrored, sheared or turned like this"
-                raise OutputError(f"{path}: {met}. Write a .tif instead.")
+                problem = "ENVI's map info cannot hold a grid that is mirrored, sheared or turned like this"
+                raise OutputError(f"{path}: {problem}. Write a .tif instead.")
     elif where.points and GEO_POINTS not in fields:
-        met = "ENVI holds ground control points only in latitude and longitude"
-        raise OutputError(f"{path}: {met}. Write a .tif instead.")
+        problem = "ENVI holds ground control points only in latitude and longitude"
+        raise OutputError(f"{path}: {problem}. Write a .tif instead.")
 
 
 def _number(value: float) -> str:

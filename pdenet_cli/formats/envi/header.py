@@ -205,8 +205,8 @@ class EnviHeader:
         try:
             value = int(text)
         except ValueError:
-            met = f"'{name} = {text}' is not a whole number" if text else f"the header has no '{name}'"
-            raise FormatError(f"{self.path}: {met}.") from None
+            problem = f"'{name} = {text}' is not a whole number" if text else f"the header has no '{name}'"
+            raise FormatError(f"{self.path}: {problem}.") from None
         if value < 0:
             raise FormatError(f"{self.path}: '{name} = {text}' is negative.")
         return value

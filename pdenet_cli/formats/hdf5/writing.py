@@ -119,8 +119,8 @@ def _lay_out(file: h5py.File, meta: CubeMeta, grids: list[tuple[int, GroundGrid]
 
 def _missing_dimensions(parts: list[layout.LayoutArray], meta: CubeMeta) -> list[tuple[str, int]]:
     sizes = dict(zip(layout.dimensions(meta).values(), meta.shape(), strict=True))
-    there = {part.name for part in parts}
-    return [(name, size) for name, size in sizes.items() if name not in there]
+    existing = {part.name for part in parts}
+    return [(name, size) for name, size in sizes.items() if name not in existing]
 
 
 def _dimension(file: h5py.File, name: str, size: int) -> h5py.Dataset:

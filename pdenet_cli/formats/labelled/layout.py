@@ -107,8 +107,11 @@ def _centres(meta: CubeMeta, dimension_names: Mapping[str, str]) -> list[LayoutA
         units = coordinates.cf_units(system)
         about = {axis: {"standard_name": f"projection_{axis}_coordinate", "units": units} for axis in "yx"}
     centres = {"y": y0 + yr * (np.arange(meta.rows) + 0.5), "x": x0 + xc * (np.arange(meta.columns) + 0.5)}
-    own = {"y": dimension_names["r"], "x": dimension_names["c"]}
-    return [LayoutArray(own[axis], (own[axis],), centres[axis].astype("<f8"), dict(about[axis])) for axis in "yx"]
+    dimensions = {"y": dimension_names["r"], "x": dimension_names["c"]}
+    return [
+        LayoutArray(dimensions[axis], (dimensions[axis],), centres[axis].astype("<f8"), dict(about[axis]))
+        for axis in "yx"
+    ]
 
 
 def _lists_per_band(meta: CubeMeta, band: str) -> list[LayoutArray]:

@@ -57,8 +57,8 @@ def create(part: Path, small: dict[str, Any], name: str, shape: tuple[int, ...],
     """A file with some small variables and space for one array, whose `shape` is MATLAB's reversed."""
 
     def build(file: h5py.File) -> h5py.Dataset:
-        for other, value in small.items():
-            _write_small(file, other, value)
+        for text_name, value in small.items():
+            _write_small(file, text_name, value)
         dataset = writing.plain_block(file, name, dtype, shape)
         dataset.attrs["MATLAB_class"] = np.bytes_(CLASS_NAMES[dtype.str[1:]])
         return dataset

@@ -149,8 +149,8 @@ def _with_neighbour(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, .
     known = {n: v for n, v in lists.items() if isinstance(v, (str, float)) or len(v) == meta.bands}
     if "wavelengths" not in known:
         count = len(fields.get("wavelengths", ()))
-        met = f"{file.name} describes {count} bands but the image has {meta.bands}: ignored"
-        return (meta.noting(met) if count else meta), ()
+        note = f"{file.name} describes {count} bands but the image has {meta.bands}: ignored"
+        return (meta.noting(note) if count else meta), ()
     return replace(meta, **known).noting(f"spectral metadata read from the file beside {path.name}"), (file,)
 
 

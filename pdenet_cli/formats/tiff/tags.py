@@ -33,8 +33,8 @@ def is_planar(meta: CubeMeta) -> bool:
 def refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
     """Stop before anything is written if TIFF cannot hold the type or the number of bands."""
     if meta.dtype.kind not in SAMPLE_FORMATS or meta.bands > MAX_BANDS:
-        met = f"{meta.bands:,} bands" if meta.bands > MAX_BANDS else meta.dtype.name
-        raise OutputError(f"TIFF cannot hold {met}. Use another format, or `dtype` float32.")
+        unheld = f"{meta.bands:,} bands" if meta.bands > MAX_BANDS else meta.dtype.name
+        raise OutputError(f"TIFF cannot hold {unheld}. Use another format, or `dtype` float32.")
 
 
 def header(meta: CubeMeta) -> bytes:
