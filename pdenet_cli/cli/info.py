@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pdenet_cli.scene.georeference import Georeference
     from pdenet_cli.scene.meta import CubeMeta
     from pdenet_cli.scene.picture import Picture
+    from pdenet_cli.scene.survey import Survey
     from pdenet_cli.tools.describe import Description
 
 
@@ -93,20 +95,10 @@ def _show(description: Description) -> None:
     row("variable", meta.variable)
     row("1-sigma", meta.sigma)
     row("wavelengths", _wavelengths(meta))
-    if meta.good_bands:
-        row("bad bands", f"{meta.good_bands.count(False)} of {meta.bands} marked bad")
-    if empty := sum(map(math.isnan, survey.means)):
-        row("empty bands", f"{empty} of {meta.bands} have no valid value")
-    if same := sum(number is not None for number in survey.constant):
-        row("constant bands", f"{same} of {meta.bands} have the same value everywhere")
+    for name, text in _odd_bands(meta, survey):
+        row(name, text)
     row("georeference", _georeference(meta.georeference))
-    part = "" if survey.looked_at == 1 else f" (from {survey.looked_at:.1%} of the scene)"
-    usable = survey.usable_bands(meta)
-    constant = [band for band in usable if survey.constant and survey.constant[band] is not None]
-    words = ["vary"] if 0 < len(constant) < len(usable) else []
-    words += ["are not bad"] if meta.good_bands and usable and not all(meta.good_bands) else []
-    among = f" in the bands that {' and '.join(words)}" if words else ""
-    row("values", f"{survey.minimum:g} to {survey.maximum:g}{among}{part}")
+    row("values", _values(meta, survey))
     nodata = "none declared" if meta.nodata is None else f"{meta.nodata:g}"
     row("nodata", f"{nodata}; {survey.nodata_share:.2%} of the values are nodata or not finite")
     row("0..1 scaling", radiometry.reason)
@@ -118,6 +110,27 @@ def _show(description: Description) -> None:
     out.print(table)
     if description.thumbnail is not None and out.is_terminal:
         out.print(_thumbnail(description.thumbnail))
+
+
+def _odd_bands(meta: CubeMeta, survey: Survey) -> Iterator[tuple[str, str]]:
+    """What is said of bands that are marked bad, have no value or have one value only."""
+    if meta.good_bands:
+        yield "bad bands", f"{meta.good_bands.count(False)} of {meta.bands} marked bad"
+    if empty := sum(map(math.isnan, survey.means)):
+        yield "empty bands", f"{empty} of {meta.bands} have no valid value"
+    if same := sum(number is not None for number in survey.constant):
+        yield "constant bands", f"{same} of {meta.bands} have the same value everywhere"
+
+
+def _values(meta: CubeMeta, survey: Survey) -> str:
+    """The smallest and the largest value, of which bands and of which part of the scene."""
+    part = "" if survey.looked_at == 1 else f" (from {survey.looked_at:.1%} of the scene)"
+    usable = survey.usable_bands(meta)
+    constant = [band for band in usable if survey.constant and survey.constant[band] is not None]
+    words = ["vary"] if 0 < len(constant) < len(usable) else []
+    words += ["are not bad"] if meta.good_bands and usable and not all(meta.good_bands) else []
+    among = f" in the bands that {' and '.join(words)}" if words else ""
+    return f"{survey.minimum:g} to {survey.maximum:g}{among}{part}"
 
 
 def _wavelengths(meta: CubeMeta) -> str:

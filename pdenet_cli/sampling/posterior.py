@@ -59,14 +59,7 @@ class Posterior:
         calibration = Calibration.of(model.spec)
         self.ensemble = ensemble or (calibration.ensemble if calibration is not None else "masks")
         self.network = model.network.eval()
-        if mixtures is not None and (mixtures < 0 or (mixtures and not self.network.mixable)):
-            problem = (
-                "use 0, or a number of mixtures" if mixtures < 0 else f"{model.name} must see every band; use 0"
-            )
-            raise UsageError(f"`mixtures` {mixtures}: {problem}.")
-        usual = MIXTURES if self.network.mixable and not model.spec.sees_every_band else 0
-        calibrated = usual if calibration is None else calibration.mixtures
-        self.most_mixtures = calibrated if mixtures is None else mixtures
+        self.most_mixtures = _most_mixtures(model, mixtures, calibration)
         self.device = self.network.device
         self.psf = None if psf is None else replace(psf, noise=0.0)
         self._refuse_psf()
@@ -193,3 +186,15 @@ def _turned_back(image: Tensor, symmetry: int) -> Tensor:
     """The inverse of `_turned`."""
     back = image.rot90(-(symmetry % 4), (-2, -1))
     return back.flip(-1) if symmetry >= 4 else back
+
+
+def _most_mixtures(model: Model, asked: int | None, calibration: Calibration | None) -> int:
+    """The number of mixtures that was asked for, else that of the calibration, else the usual one of the model."""
+    mixable = model.network.mixable
+    if asked is None:
+        usual = MIXTURES if mixable and not model.spec.sees_every_band else 0
+        return usual if calibration is None else calibration.mixtures
+    if asked < 0 or (asked and not mixable):
+        problem = "use 0, or a number of mixtures" if asked < 0 else f"{model.name} must see every band; use 0"
+        raise UsageError(f"`mixtures` {asked}: {problem}.")
+    return asked

@@ -201,6 +201,13 @@ class _Range:
 
 
 def _range(meta: CubeMeta, survey: Survey, value_range: ValueRange | None) -> _Range:
+    """The range asked for, else that of the header if the values do not contradict it, else that of the values."""
+    if value_range is not None:
+        return _asked(meta, survey, value_range)
+    return _by_header(meta, survey) or _by_values(meta, survey)
+
+
+def _asked(meta: CubeMeta, survey: Survey, value_range: ValueRange) -> _Range:
     if value_range == "max":
         top = max(survey.maximum, survey.whole_maximum)
         return _Range(0.0, top, f"the scene's largest number: 0 to {top:g}")
@@ -209,11 +216,13 @@ def _range(meta: CubeMeta, survey: Survey, value_range: ValueRange | None) -> _R
             problem = f"`value_range` dtype: {meta.dtype.name} numbers have no natural largest one"
             raise UsageError(f"{problem}. Use `value_range` max or LO HI.")
         return _Range(0.0, limits(meta.dtype)[1], f"{meta.dtype.name} numbers: 0 to {limits(meta.dtype)[1]:g}")
-    if value_range is not None:
-        if isinstance(value_range, str):
-            raise UsageError(f"`value_range` {value_range} is unknown; give LO HI, dtype or max.")
-        low, high = value_range
-        return _Range(low, high, f"range given: {low:g} to {high:g}")
+    if isinstance(value_range, str):
+        raise UsageError(f"`value_range` {value_range} is unknown; give LO HI, dtype or max.")
+    low, high = value_range
+    return _Range(low, high, f"range given: {low:g} to {high:g}")
+
+
+def _by_header(meta: CubeMeta, survey: Survey) -> _Range | None:
     if meta.reflectance_scale:
         said = "reflectance scale factor in the header"
         plausible = without_implausible_scale(meta, survey)
@@ -229,6 +238,10 @@ def _range(meta: CubeMeta, survey: Survey, value_range: ValueRange | None) -> _R
         if DARKEST < brightest <= BRIGHTEST:
             said = f"gain and offset in the header: {_span(physical[0])} and {_span(physical[1])}"
             return _Range(0.0, 1.0, said, physical=True)
+    return None
+
+
+def _by_values(meta: CubeMeta, survey: Survey) -> _Range:
     if meta.dtype == np.uint8:
         return _Range(0.0, 255.0, "8-bit numbers: 0 to 255")
     if meta.dtype.kind == "f" and survey.bottom >= -0.5 and survey.maximum <= 1.5 and survey.top > DARKEST:

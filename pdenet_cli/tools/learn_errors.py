@@ -91,33 +91,17 @@ def learn_from(
     Scenes that cannot be used, or not with noise, are left out with a note; PdenetError if no other is there.
     """
     bare = posterior.with_model(replace(posterior.model, errors=None))
-    lessons: dict[Path, list[Lessons]] = {}
-    sharpness: list[float] = []  # of the scenes as they are
-    first: PdenetError | None = None
-    for number, path in enumerate(scenes):
-        try:
-            for trial in trials(number, degradation, any_psf=bare.network.any_psf):
-                learned_from, fwhm = _lessons(path, bare, trial, settings, partial(watch, f"{path.name}: errors"))
-                lessons.setdefault(path, []).extend([] if learned_from is None else [learned_from])
-                sharpness.extend([fwhm] if fwhm is not None and trial.degradation == degradation else [])
-        except Exception as error:
-            why = as_pdenet_error(error)
-            first = first or why
-            how = " with noise or softened" if lessons.get(path) else ""
-            say(f"{path}: its errors{how} are not learned: {why}")
+    lessons, sharpness = _all_lessons(scenes, bare, degradation, settings, watch, say)
     every = [lesson for of_scene in lessons.values() for lesson in of_scene]
-    if not every:
-        raise first or UsageError("`learn_errors`: no scene has pixels beside its held-out quarter.")
-    known = [path for path, of_scene in lessons.items() if of_scene]
     learned = learn_errors(every, posterior.seed, STEPS, partial(watch, "learning errors"))
     usual = median(sharpness) if sharpness else USUAL_FWHM
     without: dict[Path, ErrorNet] = {}
-    for number, group in enumerate(groups := list(_groups(known)), start=1):
+    for number, group in enumerate(groups := list(_groups(list(lessons))), start=1):
         rest = [lesson for path, of_scene in lessons.items() if path not in group for lesson in of_scene]
         text = f"learning errors without group {number} of {len(groups)}"
         without |= dict.fromkeys(group, learn_errors(rest, posterior.seed, STEPS, partial(watch, text)))
     facts = {
-        "scenes": [_fact(path, settings) for path in known],
+        "scenes": [_fact(path, settings) for path in lessons],
         "groups": len(groups),
         "steps": STEPS,
         "seed": posterior.seed,
@@ -133,6 +117,36 @@ def learn_from(
     return Taught(
         model, {path: network.for_truths_of(usual).to(posterior.device) for path, network in without.items()}
     )
+
+
+def _all_lessons(
+    scenes: Sequence[Path],
+    posterior: Posterior,
+    degradation: Degradation,
+    settings: TruthSettings,
+    watch: Watch,
+    say: Say,
+) -> tuple[dict[Path, list[Lessons]], list[float]]:
+    """The lessons of each scene that gives any, and how sharp the scenes are; PdenetError if none gives any."""
+    lessons: dict[Path, list[Lessons]] = {}
+    sharpness: list[float] = []  # of the scenes as they are
+    first: PdenetError | None = None
+    for number, path in enumerate(scenes):
+        try:
+            for trial in trials(number, degradation, any_psf=posterior.network.any_psf):
+                lesson, fwhm = _lessons(path, posterior, trial, settings, partial(watch, f"{path.name}: errors"))
+                if lesson is not None:
+                    lessons.setdefault(path, []).append(lesson)
+                if fwhm is not None and trial.degradation == degradation:
+                    sharpness.append(fwhm)
+        except Exception as error:
+            why = as_pdenet_error(error)
+            first = first or why
+            how = " with noise or softened" if path in lessons else ""
+            say(f"{path}: its errors{how} are not learned: {why}")
+    if not lessons:
+        raise first or UsageError("`learn_errors`: no scene has pixels beside its held-out quarter.")
+    return lessons, sharpness
 
 
 def _groups(scenes: Sequence[Path]) -> Iterator[tuple[Path, ...]]:

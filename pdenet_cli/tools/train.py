@@ -102,13 +102,8 @@ def train(
     clock = Clock(started)
     tune_process()
     use_threads(plan.threads)
-    if plan.minutes is not None or plan.steps is not None:
-        _asked_budget(plan)  # refuses a wrong length before the cubes are read
-    if output.suffix != SUFFIX:
-        raise UsageError(f"{output}: a model's name must end in {SUFFIX}.")
-    files = Files.of(output)
+    files = _files(plan, output)
     resumed = resume and files.last.exists()
-    refuse_folders(files.every)
     refuse_existing(files.every, overwrite or resumed)
     with ExitStack() as stack:
         processes, device = stack.enter_context(joined_processes(plan.device))
@@ -121,15 +116,12 @@ def train(
         learns_means = recipe.band_means and init is None and has_mean(network)
         count = ALL_USABLE if learns_means else network.bands
         scenes = list(_scenes(plan, plan.data, plan.held_out, count, tell))
-        unseen = list(_scenes(plan, plan.validate, "whole", count, tell)) if plan.validate else []
+        unseen = list(_scenes(plan, plan.validate, "whole", count, tell))
         _refuse_seen(scenes, unseen)
         if learns_means:
             network = _network(plan, init, recipe, mean=band_means(scenes))
         patches = Patches(scenes, recipe, scale, plan.seed, network.bands, plan.degradation.reach)
         parts = held_out_parts([*scenes, *unseen], plan.degradation, plan.seed, network.bands)
-        if not parts:
-            problem = "No cube has enough pixels and valid values for validation"
-            raise UsageError(f"{problem}. Give a larger cube.")
         tell(Note(_summary(scenes, patches, parts)))
         same = init is not None and init.spec.network == name_of(network)
         trainer = Trainer(network, patches, plan.degradation, device, plan.precision, processes, trained=same)
@@ -137,12 +129,22 @@ def train(
         run = TrainingRun(trainer, parts, _budget(plan, patches), clock, files, spec)
         if resumed:
             run.resume()
+            tell(Note(f"resumed after step {trainer.step:,}"))
         (first,) = processes.broadcast((float(trainer.step),), device)
         if trainer.step != first:
             raise UsageError(f"{files.last} is not the same on every machine; put the outputs on a shared disk.")
-        if resumed:
-            tell(Note(f"resumed after step {trainer.step:,}"))
         return run.run(tell, stop)
+
+
+def _files(plan: TrainingPlan, output: Path) -> Files:
+    """The files of a training; a wrong length or a wrong name is refused before the cubes are read."""
+    if plan.minutes is not None or plan.steps is not None:
+        _asked_budget(plan)
+    if output.suffix != SUFFIX:
+        raise UsageError(f"{output}: a model's name must end in {SUFFIX}.")
+    files = Files.of(output)
+    refuse_folders(files.every)
+    return files
 
 
 def _scenes(
@@ -152,8 +154,7 @@ def _scenes(
 
     A cube that is too large for the memory stops the run.
     """
-    found = False
-
+    found = not paths
     window = plan.validate_window if holdout == "whole" else plan.window
 
     def open_path(path: Path) -> Cube:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pdenet_cli.degradation import Degradation, bicubic_up
+from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation.metrics import MOST_DECIBELS, PROTOCOLS
 from pdenet_cli.models.networks import Draw, Network
 from pdenet_cli.scene.holes import FILL_DEPTH, filled_from_edges
@@ -39,7 +40,10 @@ class HeldOutPart:
 def held_out_parts(
     scenes: Sequence[Scene], degradation: Degradation, seed: int, bands: int | None = None
 ) -> list[HeldOutPart]:
-    """The validation part of every scene that is large enough and has enough whole spectra there."""
+    """The validation part of every scene that is large enough and has enough whole spectra there.
+
+    UsageError if no scene has one.
+    """
     parts = []
     for scene in scenes:
         window = scene.held_out(degradation.scale)
@@ -56,6 +60,8 @@ def held_out_parts(
         low = degradation(high, torch.Generator().manual_seed(seed))
         bicubic = _score(bicubic_up(low, degradation.scale), high, valid_mask)
         parts.append(HeldOutPart(scene.name, low, high, valid_mask, bicubic))
+    if not parts:
+        raise UsageError("No cube has enough pixels and valid values for validation. Give a larger cube.")
     return parts
 
 

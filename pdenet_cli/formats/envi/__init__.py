@@ -27,6 +27,7 @@ from pdenet_cli.formats.envi.data_files import (
 from pdenet_cli.formats.envi.header import DTYPES, GEO_POINTS, OWN, RPC, UPSIDE_DOWN, EnviHeader
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.dtypes import as_stored
+from pdenet_cli.scene.georeference import Georeference
 from pdenet_cli.scene.meta import INTERLEAVES, CubeMeta
 
 
@@ -137,21 +138,7 @@ def _map_fields(meta: CubeMeta) -> dict[str, Any]:
     wkt = where.native.get("wkt") if "map info" in where.native else _plain(crs.esri_wkt(where.crs) or "")
     fields = {"coordinate system string": f"{{{wkt}}}" if wkt else None}
     if where.transform is not None:
-        projection, tail = where.native.get("map info") or crs.to_map_info(where.crs)
-        _, xc, xr, _, yc, yr = where.transform
-        mirrored = xc * yr > xr * yc
-        angle = UPSIDE_DOWN if mirrored else math.degrees(math.atan2(xr, xc))
-        turned = (f"rotation={angle!r}",) if angle else ()
-        # GDAL rotates only about the first corner, so a rotated scene has its tie point there.
-        column, row = (0.0, 0.0) if turned else where.anchor
-        unit = 1.0 if wkt else crs.map_unit(projection, tail)
-        ground = [*where.ground(column, row), math.hypot(xc, xr), math.hypot(yc, yr)]
-        if unit != 1:
-            ground = [float(f"{v / unit:.15g}") for v in ground]  # reading may have changed the last bit
-        tie = (column + 1, row + 1, *ground)
-        fields["map info"] = (
-            "{" + ", ".join((_plain(projection), *(repr(float(v)) for v in tie), *tail, *turned)) + "}"
-        )
+        fields["map info"] = _map_info(where, wkt)
     system = crs.parsed(where.crs)
     stored = any(name.lower() == GEO_POINTS for name in meta.extra)
     if where.points and not stored and system is not None and system.is_geographic:
@@ -162,6 +149,24 @@ def _map_fields(meta: CubeMeta) -> dict[str, Any]:
         # The last three mean: not cut out of a larger scene, and not emulated.
         fields[RPC] = "{" + ",\n ".join(map(repr, (*numbers, 0, 0, 0))) + "}"
     return fields
+
+
+def _map_info(where: Georeference, wkt: str | None) -> str:
+    """The place, pixel size and rotation of a grid as ENVI's map info."""
+    assert where.transform is not None
+    projection, tail = where.native.get("map info") or crs.to_map_info(where.crs)
+    _, xc, xr, _, yc, yr = where.transform
+    mirrored = xc * yr > xr * yc
+    angle = UPSIDE_DOWN if mirrored else math.degrees(math.atan2(xr, xc))
+    turned = (f"rotation={angle!r}",) if angle else ()
+    # GDAL rotates only about the first corner, so a rotated scene has its tie point there.
+    column, row = (0.0, 0.0) if turned else where.anchor
+    unit = 1.0 if wkt else crs.map_unit(projection, tail)
+    ground = [*where.ground(column, row), math.hypot(xc, xr), math.hypot(yc, yr)]
+    if unit != 1:
+        ground = [float(f"{v / unit:.15g}") for v in ground]  # reading may have changed the last bit
+    tie = (column + 1, row + 1, *ground)
+    return "{" + ", ".join((_plain(projection), *(repr(float(v)) for v in tie), *tail, *turned)) + "}"
 
 
 def _refuse_misplaced(path: Path, meta: CubeMeta) -> None:
