@@ -160,6 +160,15 @@ Quicklook = Annotated[
     bool,
     typer.Option("--quicklook", help="Also write a PNG: input, bicubic, result and a map of how far to trust it."),
 ]
+Compression = Annotated[
+    str | None,
+    typer.Option(
+        "--compress",
+        help="Compress the cubes when they are complete: deflate, zstd or lzw in .tif (tiles and overviews, a "
+        "Cloud-Optimised GeoTIFF), deflate in .h5, .nc and .mat, zstd in .zarr.",
+        metavar="METHOD",
+    ),
+]
 Style = Annotated[
     bool,
     typer.Option(

@@ -172,15 +172,20 @@ def is_one_scene(folder: Path) -> bool:
 
 
 @contextmanager
-def create_cube(path: str | Path, meta: CubeMeta, *, overwrite: bool = False) -> Iterator[Cube]:
-    """A new cube in the format of `path`'s suffix; the file gets its name when the block ends without an error."""
-    output = new_output(path, overwrite=overwrite)
+def create_cube(
+    path: str | Path, meta: CubeMeta, *, overwrite: bool = False, compress: str | None = None
+) -> Iterator[Cube]:
+    """A new cube in the format of `path`'s suffix; the file gets its name when the block ends without an error.
+
+    It is compressed then, if that is wanted: deflate, zstd or lzw, as the format allows.
+    """
+    output = new_output(path, overwrite=overwrite, compress=compress)
     output.refuse(meta)
     output.discard()
     try:
         with output.create(meta) as cube:
             yield cube
-        output.commit()
+        output.commit(meta)
         sync_entries(output.path.parent)
     except OSError as error:
         raise unwritable(output.path, error) from error
@@ -188,9 +193,9 @@ def create_cube(path: str | Path, meta: CubeMeta, *, overwrite: bool = False) ->
         output.discard()
 
 
-def new_output(path: str | Path, *, overwrite: bool = False) -> Output:
+def new_output(path: str | Path, *, overwrite: bool = False, compress: str | None = None) -> Output:
     """An output in the format of `path`'s suffix; refused at once if it cannot be written there."""
-    output = Output(Path(path), output_format(Path(path)))
+    output = Output(Path(path), output_format(Path(path)), compress)
     output.refuse_folders()
     refuse_existing(output.finals, overwrite)
     return output

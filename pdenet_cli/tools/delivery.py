@@ -144,13 +144,13 @@ class Delivery:
                 for name, (output, meta) in self.cubes.items()
             }
 
-    def commit(self, scene: str, source: Cube) -> Report:
-        """Rename all files to their final names and draw what was made of `source`.
+    def commit(self, scene: str, source: Cube, described: Mapping[str, CubeMeta]) -> Report:
+        """Give all files their final names, compressed if that is wanted, and draw what was made of `source`.
 
         If this fails, `resume` continues from here.
         """
-        for output, _ in self.cubes.values():
-            output.commit()
+        for name, (output, meta) in self.cubes.items():
+            output.commit(described.get(name, meta))
         if partial_path(self.report_path).exists():
             rename(partial_path(self.report_path), self.report_path)
         sync_entries(self.path.parent)

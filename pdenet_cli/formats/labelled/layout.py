@@ -152,3 +152,11 @@ def _with_cf_scaling(attrs: dict[str, Any]) -> dict[str, Any]:
         return attrs
     others = {name: value for name, value in attrs.items() if name not in given}
     return others | {scaling[name]: attrs[name][0] for name in given}
+
+
+CHUNK = dict(b=16, r=128, c=128)  # bands, rows and columns of a chunk that is written
+
+
+def chunks(meta: CubeMeta, axes: str) -> tuple[int, ...]:
+    """Few bands: tiles are written some bands at a time, and each time their chunks are decoded and encoded."""
+    return tuple(min(CHUNK[axis], size) for axis, size in zip(axes, meta.shape(axes), strict=True))

@@ -20,7 +20,7 @@ from pdenet_cli.formats.common.choosing import interleave, overridden
 from pdenet_cli.formats.common.raw import RawArray
 from pdenet_cli.formats.common.regular import opened, small_file
 from pdenet_cli.formats.envi.header import EnviHeader
-from pdenet_cli.formats.tiff import gdal_metadata, products, tags
+from pdenet_cli.formats.tiff import cog, gdal_metadata, products, tags
 from pdenet_cli.formats.tiff.mask import AlphaPlane, MaskedArray, alpha_of, nodata_for
 from pdenet_cli.formats.tiff.pages import check_structure, is_masked, mask_of, picture
 from pdenet_cli.formats.tiff.pam import with_pam
@@ -252,4 +252,6 @@ FORMAT = Format(
     fragile=lambda head: True,
     create=_create,
     refuse=tags.refuse,
+    compressions=tuple(cog.METHODS),
+    pack=cog.pack,
 )
