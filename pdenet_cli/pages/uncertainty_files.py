@@ -18,15 +18,16 @@ from pdenet_cli.report import Report
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.sliceable import Sliceable
 from pdenet_cli.uncertainty.spread import STRATA_SAY
+from pdenet_cli.uncertainty.summaries import MAPS, MEAN
 
-PAGE_PRIORITY = ("risk", "interval", "error", "std", "cv", "angle", "consistency", "share")
+PAGE_PRIORITY = tuple(dict.fromkeys(("risk", "interval", "error", "std", "cv", "angle", "consistency", *MAPS)))
 """The maps in the order of the page, which shows the first of them that was made."""
 SHEET_PRIORITY = ("error", *(name for name in PAGE_PRIORITY if name != "error"))
 
-
-VALUES = ("mean", "interval_low", "interval_high")  # cubes that hold the scene's own quantity
-COUNTS = ("share", "cv", "risk")  # percentages, which are drawn in greys
-TITLES = {
+LAYERS = [MEAN, *(layer for layers in MAPS.values() for layer in layers)]
+VALUES = [layer.name for layer in LAYERS if layer.unit == "value"]  # cubes that hold the scene's own quantity
+COUNTS = [layer.name for layer in LAYERS if layer.unit == "percent"]  # which are drawn in greys
+TITLES = {  # where a description is too long for a heading
     "error": "error to expect",
     "interval": "width of the interval",
     "std": "std of the samples",
@@ -51,7 +52,8 @@ def write_sheet(scene: str, source: Cube, cubes: Mapping[str, Path], report: Rep
             values = Values.of(source.meta, report.job["radiometry"])
             factor, unit = values.of_map(report.maps[names[0]]["unit"])
             merged = _merged(opened, names[0])
-            seen = SheetMap(merged, TITLES[names[0]], unit, factor, counts=names[0] in COUNTS)
+            heading = TITLES.get(names[0], report.maps[names[0]]["says"])
+            seen = SheetMap(merged, heading, unit, factor, counts=names[0] in COUNTS)
         samples = "" if report.job["samples"] == 1 else f", {report.job['samples']} samples"
         title = f"{_printable(scene)}: {report.job['model']['name']}{samples}"
         write_whole(picture, sheet_png(source, opened["mean"], seen, title), overwrite=True)
