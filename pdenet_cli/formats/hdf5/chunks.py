@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import h5py
 import imagecodecs
@@ -27,7 +26,7 @@ ROOM = 1 << 16  # and this much longer
 
 @dataclass(frozen=True)
 class Chunks:
-    """The chunks of a dataset, read in parts. With other filters than those decoded here the library reads them."""
+    """The chunks of a dataset, read in parts; where other filters packed them, the library reads them."""
 
     path: Path
     dataset: h5py.Dataset
@@ -48,7 +47,7 @@ class Chunks:
     @cached_property
     def nbytes(self) -> int:
         """The size of each chunk."""
-        return math.prod(self.dataset.chunks) * self.dataset.dtype.itemsize
+        return math.prod(map(int, self.dataset.chunks)) * int(self.dataset.dtype.itemsize)
 
     def read(self, key: tuple[slice, ...]) -> Pixels:
         """The part of the dataset at `key`."""
@@ -56,8 +55,7 @@ class Chunks:
         out = np.empty([len(wanted) for wanted in ranges], self.dataset.dtype)
         touched = [list(_touched(wanted, size)) for wanted, size in zip(ranges, self.dataset.chunks, strict=True)]
         for axes in product(*touched):
-            start = tuple(place for place, _, _ in axes)
-            into, inside = (tuple(axis[which] for axis in axes) for which in (1, 2))
+            start, into, inside = tuple(a[0] for a in axes), tuple(a[1] for a in axes), tuple(a[2] for a in axes)
             chunk = self._chunk(start)
             if chunk is not None:
                 out[into] = chunk[inside]
