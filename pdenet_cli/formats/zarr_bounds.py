@@ -163,7 +163,7 @@ def _store() -> Any:
                     refuse_larger(file.tell(), self.most)
             return await super().get(key, prototype, byte_range)
 
-        get_sync: Any = None  # type: ignore[assignment] # so that zarr always asks `get`
+        get_sync: Any = None  # so that zarr always asks `get`
 
     return BoundedStore
 
