@@ -17,6 +17,7 @@ from pdenet_cli.cli.console import INTERRUPTED, print_error
 from pdenet_cli.cli.evaluate import evaluate
 from pdenet_cli.cli.info import info
 from pdenet_cli.cli.models import models
+from pdenet_cli.cli.psf import psf
 from pdenet_cli.cli.train import train
 from pdenet_cli.cli.upscale import uncertainty, upscale
 from pdenet_cli.cli.words import Command, expanded_lists
@@ -46,7 +47,7 @@ def _common(
     pass
 
 
-for command in (info, upscale, uncertainty, train, evaluate, calibrate):
+for command in (info, upscale, uncertainty, train, evaluate, calibrate, psf):
     app.command(cls=Command)(command)
 app.add_typer(models, name="models")
 

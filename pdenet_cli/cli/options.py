@@ -83,8 +83,8 @@ PointSpread = Annotated[
     typer.Option(
         "--psf",
         help="How sharp the pixels of the scene are, for models that undo any point spread: full width at half "
-        "maximum in pixels (1.4), the same along and across track (1.4x1.8: down columns, along rows), square or "
-        "bicubic.",
+        "maximum in pixels (1.4), the same along and across track (1.4x1.8: down columns, along rows), square, "
+        "bicubic, or auto: as pdenet psf measures it in each scene.",
         metavar="FWHM",
         show_default="bicubic",
     ),

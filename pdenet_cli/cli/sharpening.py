@@ -15,12 +15,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from pdenet_cli.cli.console import INTERRUPTED, err, out, print_json, say, shown, size_text, time_text
-from pdenet_cli.errors import BatchError, PdenetError, UsageError, as_pdenet_error
+from pdenet_cli.errors import BatchError, ModelError, PdenetError, UsageError, as_pdenet_error
 
 if TYPE_CHECKING:
     from pdenet_cli.sampling.posterior import Posterior
     from pdenet_cli.tools.job import Forecast, Job, Settings
 
+AUTO = "auto"  # the --psf that means: as measured in each scene
 LOG_EVERY = 60  # seconds between lines of progress where no bar can be shown
 
 
@@ -53,9 +54,24 @@ class PosteriorOptions:
         if self.psf is not None and self.sensor is not None:
             raise UsageError("--psf and --sensor both say how sharp the pixels are; give one of them.")
         width = self.psf if self.sensor is None else f"{sensor_named(self.sensor).fwhm:g}"
-        psf = None if width is None else point_spread(width, model.scale)
+        psf = None if width in (None, AUTO) else point_spread(width, model.scale)
+        if width == AUTO and not model.network.any_psf:
+            met = f"{model.name} undoes one point spread only, whatever that of the scene is"
+            raise ModelError(f"--psf auto: {met}. Omit it, or use a model of the configuration psf=any.")
         posterior = Posterior(model, self.samples, self.seed, self.ensemble, self.mixtures, psf)
         return posterior if self.finer_psf is None else posterior.for_truths_of(self.finer_psf)
+
+    def for_scene(self, posterior: Posterior, scene: Path, settings: Settings) -> Posterior:
+        """The posterior told the point spread that is measured in the scene, if that was asked for."""
+        if self.psf != AUTO:
+            return posterior
+        from pdenet_cli.degradation import point_spread
+        from pdenet_cli.tools.psf import scene_psf
+
+        names = ("variable", "axes", "nodata", "value_range", "bands", "window")
+        width = scene_psf(scene, **{name: getattr(settings, name) for name in names})
+        say(f"{scene.name}: its edges are {width} pixels wide; used as `psf`.")
+        return posterior.with_psf(point_spread(width, posterior.network.scale))
 
 
 def sharpen(
@@ -73,7 +89,7 @@ def sharpen(
     scenes = distinct_scenes(scenes, settings.variable, settings.axes)
     with _removed_if_empty(output):
         paths = output_paths(scenes, output, posterior.network.scale, folder=folder)
-        results, failed = _sharpen_each(scenes, paths, posterior, settings, as_json)
+        results, failed = _sharpen_each(scenes, paths, posterior, options, settings, as_json)
     if as_json:
         print_json(results if len(scenes) > 1 else results[0])
     if failed:
@@ -102,6 +118,7 @@ def _sharpen_each(
     scenes: Sequence[Path],
     paths: Sequence[Path],
     posterior: Posterior,
+    options: PosteriorOptions,
     settings: Settings,
     as_json: bool,
 ) -> tuple[list[dict[str, Any]], dict[Path, PdenetError]]:
@@ -112,7 +129,8 @@ def _sharpen_each(
     failed: dict[Path, PdenetError] = {}
     for scene, path in zip(scenes, paths, strict=True):
         try:
-            with Job(scene, path, posterior, settings, scenes) as job:
+            seeing = options.for_scene(posterior, scene, settings)
+            with Job(scene, path, seeing, settings, scenes) as job:
                 if settings.forecast:
                     forecast = job.forecast()
                     results.append(asdict(forecast))
