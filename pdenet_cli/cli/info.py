@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ from rich.table import Table
 from pdenet_cli.cli import options
 from pdenet_cli.cli.console import out, print_error, print_json, shown, size_text
 from pdenet_cli.cli.parsing import parse_bands, parse_range, parse_window
-from pdenet_cli.errors import BatchError, PdenetError, UsageError, as_pdenet_error
+from pdenet_cli.errors import BatchError, PdenetError, UsageError
 
 if TYPE_CHECKING:
     from pdenet_cli.scene.georeference import Georeference
@@ -39,43 +40,40 @@ def info(
     as_json: options.Json = False,
 ) -> None:
     """Describe a cube: size, bands, georeference, values, and the size of an x4 output."""
+    from pdenet_cli.tools.batch import each
     from pdenet_cli.tools.describe import describe
 
     chosen = parse_bands(bands)
     if quicklook is not None and len(files) > 1:
         raise UsageError("--quicklook takes one cube at a time.")
     coloured = not as_json and out.is_terminal and bool(out.color_system)
+    work = partial(
+        describe,
+        variable=var,
+        axes=axes,
+        nodata=nodata,
+        value_range=parse_range(value_range),
+        quicklook_path=quicklook,
+        overwrite=overwrite,
+        thumbnail=coloured,
+        bands=chosen,
+        window=parse_window(window),
+    )
     described: list[dict[str, Any]] = []
-    failed = []
-    for path in files:
-        try:
-            found = describe(
-                path,
-                variable=var,
-                axes=axes,
-                nodata=nodata,
-                value_range=parse_range(value_range),
-                quicklook_path=quicklook,
-                overwrite=overwrite,
-                thumbnail=coloured,
-                bands=chosen,
-                window=parse_window(window),
-            )
+    failed = 0
+    for path, found in each(files, work):
+        if isinstance(found, PdenetError):
+            failed += 1
+            described.append({"path": str(path), "error": str(found)})
+            print_error(found if str(path) in str(found) else PdenetError(f"{path}: {found}"))
+        else:
             described.append(found.to_dict())
-        except Exception as error:
-            if len(files) == 1:
-                raise
-            failed.append(path)
-            why = as_pdenet_error(error)
-            described.append({"path": str(path), "error": str(why)})
-            print_error(why if str(path) in str(why) else PdenetError(f"{path}: {why}"))
-            continue
-        if not as_json:
-            _show(found)
+            if not as_json:
+                _show(found)
     if as_json:
         print_json(described if len(files) > 1 else described[0])
     if failed:
-        raise BatchError(f"{len(failed)} of {len(files)} files could not be read; see above.")
+        raise BatchError(f"{failed} of {len(files)} files could not be read; see above.")
 
 
 def _show(description: Description) -> None:

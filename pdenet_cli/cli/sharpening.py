@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from pdenet_cli.cli.console import INTERRUPTED, err, out, print_json, say, shown, size_text, time_text
-from pdenet_cli.errors import BatchError, ModelError, PdenetError, UsageError, as_pdenet_error
+from pdenet_cli.errors import BatchError, ModelError, PdenetError, UsageError
 
 if TYPE_CHECKING:
     from pdenet_cli.sampling.posterior import Posterior
@@ -123,32 +123,33 @@ def _sharpen_each(
     as_json: bool,
 ) -> tuple[list[dict[str, Any]], dict[Path, PdenetError]]:
     """The report, forecast or error of each scene, and why scenes failed."""
+    from pdenet_cli.tools.batch import each
     from pdenet_cli.tools.job import Job
+
+    def work(pair: tuple[Path, Path]) -> Job | Forecast:
+        scene, path = pair
+        seeing = options.for_scene(posterior, scene, settings)
+        with Job(scene, path, seeing, settings, scenes) as job:
+            if settings.forecast:
+                return job.forecast()
+            _run_job(job, scene, f"{scene.name}: " if len(scenes) > 1 else "")
+            return job
 
     results: list[dict[str, Any]] = []
     failed: dict[Path, PdenetError] = {}
-    for scene, path in zip(scenes, paths, strict=True):
-        try:
-            seeing = options.for_scene(posterior, scene, settings)
-            with Job(scene, path, seeing, settings, scenes) as job:
-                if settings.forecast:
-                    forecast = job.forecast()
-                    results.append(asdict(forecast))
-                else:
-                    _run_job(job, scene, f"{scene.name}: " if len(scenes) > 1 else "")
-                    results.append(asdict(job.report))
-        except Exception as error:
-            if len(scenes) == 1:
-                raise
-            failed[scene] = as_pdenet_error(error)
-            results.append({"path": str(scene), "error": str(failed[scene])})
-            continue
-        except KeyboardInterrupt:
-            advice = "" if settings.forecast else " Continue with the same command and --resume."
-            err.print(f"Stopped.{advice}")
-            raise typer.Exit(INTERRUPTED) from None
-        if not as_json:
-            _show_forecast(scene, forecast) if settings.forecast else _conclude(job)
+    try:
+        for (scene, _), done in each(list(zip(scenes, paths, strict=True)), work):
+            if isinstance(done, PdenetError):
+                failed[scene] = done
+                results.append({"path": str(scene), "error": str(done)})
+            else:
+                results.append(asdict(done.report if isinstance(done, Job) else done))
+                if not as_json:
+                    _conclude(done) if isinstance(done, Job) else _show_forecast(scene, done)
+    except KeyboardInterrupt:
+        advice = "" if settings.forecast else " Continue with the same command and --resume."
+        err.print(f"Stopped.{advice}")
+        raise typer.Exit(INTERRUPTED) from None
     return results, failed
 
 

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pdenet_cli.degradation import Degradation, point_spread
-from pdenet_cli.errors import UsageError, as_pdenet_error
+from pdenet_cli.errors import PdenetError, UsageError
 from pdenet_cli.evaluation import study
 from pdenet_cli.evaluation.estimate_maps import EstimateMaps
 from pdenet_cli.evaluation.look import TRUTH
@@ -29,8 +29,9 @@ from pdenet_cli.sampling.mixtures import mixtures_seen
 from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.system import choose_device
+from pdenet_cli.tools.batch import each
 from pdenet_cli.tools.evaluate import scene_result, seconds_since
-from pdenet_cli.tools.truths import TruthSettings, first_repeated, open_truth, trained_on, truth_view
+from pdenet_cli.tools.truths import Truth, TruthSettings, first_repeated
 from pdenet_cli.uncertainty.calibration import LEVEL, Calibration
 from pdenet_cli.uncertainty.summaries import MEAN
 
@@ -117,15 +118,12 @@ class Benchmark:
         failed: dict[str, str] = {}
         studied: dict[str, list[StudyScores]] = {}
         notes: list[str] = []
-        for path in scenes:
-            name = path.name if names.count(path.name) == 1 else str(path)
-            try:
-                result, drawn = self._evaluate_scene(path, name, watch, say, notes.append)
-            except Exception as error:
-                if len(scenes) == 1:
-                    raise
-                failed[name] = str(as_pdenet_error(error))
+        named = [(path, path.name if names.count(path.name) == 1 else str(path)) for path in scenes]
+        for (_, name), found in each(named, lambda scene: self._evaluate_scene(*scene, watch, say, notes.append)):
+            if isinstance(found, PdenetError):
+                failed[name] = str(found)
                 continue
+            result, drawn = found
             results.append(result)
             for system, scores in drawn.items():
                 studied.setdefault(system, []).append(scores)
@@ -147,12 +145,12 @@ class Benchmark:
 
         `say` is told at once of smaller tiles and the like, `note` what belongs into the results.
         """
-        with open_truth(path, self.settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
+        with Truth(path, self.settings) as scene, TemporaryDirectory(prefix="pdenet-") as folder:
             # If a network takes a fixed number of bands, all systems get these.
             counts = [p.network.bands for p in self.posteriors.values() if p.network.bands is not None]
             count = next(iter(counts), None)
-            truth = truth_view(cube, self.scale, self.settings, multiple=self.scale, count=count, say=note)
-            were_trained_on = trained_on(path, self.settings, [p.model.spec for p in self.posteriors.values()])
+            truth = scene.view(self.scale, count, note)
+            were_trained_on = scene.trained_on([p.model.spec for p in self.posteriors.values()])
             for system in compress(self.posteriors, were_trained_on):
                 note(f"{name}: {system} was trained on this scene; it will do worse on others.")
             low = make_coarse(truth, self.degradation, self.seed, self.settings.memory, alone=self.settings.alone)
