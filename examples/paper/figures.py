@@ -56,27 +56,31 @@ def series(path: Path, title: str, panels: Mapping[str, Mapping[str, Series]], l
 
 
 def pictures(
-    path: Path, title: str, rows: Sequence[Mapping[str, Image]], tops: Sequence[float], label: str
+    path: Path, title: str, rows: Sequence[Mapping[str, Image | None]], tops: Sequence[float | None]
 ) -> Path:
-    """Rows of named pictures; in each row those of one number a pixel share the scale 0 to its top."""
+    """Rows of named pictures, None where there is none.
+
+    Those of one number a pixel share the scale from 0 to the top of their row; where it is None each has its own.
+    """
     count = max(map(len, rows))
-    first = next(iter(rows[0].values()))
-    high = 2.4 * first.shape[0] / first.shape[1] + 0.3
-    figure = Figure(figsize=(2.4 * count, high * len(rows) + 0.5), layout="constrained")
+    rows_high, columns_wide = next(image.shape[:2] for image in rows[0].values() if image is not None)
+    high = 2.4 * rows_high / columns_wide + 0.3
+    figure = Figure(figsize=(2.4 * count + 0.6, high * len(rows) + 0.5), layout="constrained")
     figure.suptitle(title)
-    grid = figure.subplots(len(rows), count, squeeze=False)
-    for panels, row, top in zip(grid, rows, tops, strict=True):
+    for panels, row, top in zip(figure.subplots(len(rows), count, squeeze=False), rows, tops, strict=True):
         drawn = None
         for panel in panels:
             panel.axis("off")
         for panel, (name, image) in zip(panels, row.items(), strict=False):
+            if image is None:
+                continue
             panel.set_title(name, fontsize=9)
-            if image.ndim == 3:
-                panel.imshow(image, interpolation="nearest")
-            else:
-                drawn = panel.imshow(image, vmin=0, vmax=top, cmap="inferno", interpolation="nearest")
-        if drawn is not None:
-            figure.colorbar(drawn, ax=panels.tolist(), label=label, shrink=0.9)
+            most = (float(np.percentile(image, 99.5)) or 1.0) if top is None else top
+            drawn = panel.imshow(image, vmin=0, vmax=most, cmap="inferno", interpolation="nearest")
+            if image.ndim == 2 and top is None:
+                figure.colorbar(drawn, ax=panel, shrink=0.8)
+        if drawn is not None and drawn.get_array().ndim == 2 and top is not None:
+            figure.colorbar(drawn, ax=panels.tolist(), shrink=0.9)
     return save(figure, path)
 
 
@@ -98,5 +102,5 @@ def spectra(
         panel.set(title=f"pixel {number}: row {row}, column {column}", xlabel="band")
         panel.title.set_fontsize(9)
         panel.grid(alpha=0.3)
-    panels[-1].legend(fontsize=6)
+    figure.legend(*panels[-1].get_legend_handles_labels(), fontsize=7, loc="outside right center")
     return save(figure, path)

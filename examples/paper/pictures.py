@@ -84,23 +84,17 @@ def uncertainty(page: Page) -> None:
     one, two = (read(runs.sharpened(model, 0, 1, seed)) for seed in (1, 2))
     unsure, error = read(_map(mean, "share")).mean(0), np.abs(read(mean) - truth).mean(0)
     part = _busiest(unsure, min(ZOOM, *unsure.shape))
-    top = float(np.percentile(truth, 99.5))
-    images = {
-        "truth": figures.shown(truth, rgb, top),
-        "sample 1": figures.shown(one, rgb, top),
-        "S, mean of the bands": unsure / 100,
-        "sample 2": figures.shown(two, rgb, top),
-        "error of the mean": _ranked(error),
-        "difference of the samples": _ranked(np.abs(one - two).mean(0)),
+    top = float(np.percentile(truth[:, *part], 99.5))
+    looks = {
+        name: figures.shown(cube[:, *part], rgb, top)
+        for name, cube in {"truth": truth, "sample 1": one, "sample 2": two}.items()
     }
-    zoomed = {name: image[part] for name, image in images.items()}
-    label = "S as a share of 1; errors and differences by rank"
-    figures.pictures(page.figure(), page.title, [zoomed], [1.0], label)
-
-
-def _ranked(values: np.ndarray) -> np.ndarray:
-    """Each value as a share of the largest but a few."""
-    return values / max(float(np.percentile(values, 99)), 1e-9)
+    maps = {
+        "S, %, mean of the bands": unsure[part],
+        "error of the mean, grey levels": 255 * error[part],
+        "difference of the samples": 255 * np.abs(one - two).mean(0)[part],
+    }
+    figures.pictures(page.figure(), page.title, [looks, maps], [1.0, None])
 
 
 def _busiest(values: np.ndarray, side: int) -> tuple[slice, slice]:
@@ -117,14 +111,15 @@ def errors(page: Page) -> None:
     truth = read(runs.scene().truth)
     cubes = {"truth": truth} | _sharpened(page)
     top, maps = float(np.percentile(truth, 99.5)), {}
-    for name, cube in cubes.items():
+    for name, cube in [*cubes.items()][1:]:
         maps[name] = 255 * np.abs(cube.clip(0, 1) - truth).mean(0)
     looks = {name: figures.shown(cube, rgb, top) for name, cube in cubes.items()}
     most = float(np.percentile(maps["BI"], 99))
     scene = f"{page.title}, {runs.scene().name}"
-    figures.pictures(page.figure(), scene, [looks, maps], [1.0, most], "mean |error|, grey levels")
+    below = {"truth": None} | {f"{name}, error": found for name, found in maps.items()}
+    figures.pictures(page.figure(), f"{scene}, errors in grey levels of 255", [looks, below], [1.0, most])
     figures.spectra(page.figure("-spectra"), scene, looks["truth"], _spots(maps["BI"]), cubes)
-    rows = [[name, f"{found.mean():.3f}"] for name, found in maps.items() if name != "truth"]
+    rows = [[name, f"{found.mean():.3f}"] for name, found in maps.items()]
     page.say("Errors of one scene", ["system", "mean error, grey levels of 255"], rows)
 
 
@@ -177,7 +172,7 @@ def real(page: Page, folder: Path) -> None:
             cubes[name] = read(made)
     top = float(np.percentile(cubes["BI"], 99.5))
     looks = {name: figures.shown(found, runs.data.rgb, top) for name, found in cubes.items()}
-    figures.pictures(page.figure(), f"{cube.stem} by networks trained on {page.title}", [looks], [1.0], "")
+    figures.pictures(page.figure(), f"{cube.stem} by networks trained on {page.title}", [looks], [1.0])
 
 
 def _bands_of(cube: Path) -> int:

@@ -98,8 +98,10 @@ class Runs:
     def list_of(self, name: str, part: Part) -> str:
         """A part's cubes as a list for the command line."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / f"{name}.txt"
-        path.write_text("".join(f"{cube}\n" for cube in part.cubes))
+        path, text = self.folder / f"{name}.txt", "".join(f"{cube}\n" for cube in part.cubes)
+        if path.exists() and path.read_text() != text:
+            sys.exit(f"{path} lists other scenes than --data has now. Give another --out.")
+        path.write_text(text)
         return f"@{path}"
 
     def train(self, network: str, label: str = "", config: str = "", recipe: str = "") -> Path:
