@@ -27,7 +27,7 @@ HoldOut = Literal["quarter", "none", "whole"]
 
 @dataclass(frozen=True)
 class Scene:
-    """The bands of a cube to train on, in memory: as 0..1, or in the file's numbers if these take less space."""
+    """The bands of a cube to train on: as 0..1, or in the file's numbers if these take less space."""
 
     name: str
     pixels: Pixels  # (bands, rows, columns)
@@ -94,7 +94,8 @@ class Scene:
 
     def unit(self, window: Window, bands: slice) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """A part of the scene as 0..1 with holes filled by the band's mean, and where there are no holes."""
-        return self.radiometry.prepare(self.pixels[(bands, *window.slices)], bands)
+        # In memory in one piece: the scene may be in a file, in another order.
+        return self.radiometry.prepare(np.ascontiguousarray(self.pixels[(bands, *window.slices)]), bands)
 
     def held_out(self, scale: int) -> Window | None:
         """The part that validation uses; None if there is none, or the scene is too small."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ class HeldOutPart:
 
 
 def held_out_parts(
-    scenes: Sequence[Scene], degradation: Degradation, seed: int, bands: int | None = None
+    scenes: Iterable[Scene], degradation: Degradation, seed: int, bands: int | None = None
 ) -> list[HeldOutPart]:
     """The validation part of every scene that is large enough and has enough whole spectra there.
 
