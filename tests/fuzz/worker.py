@@ -1,12 +1,13 @@
 """The process that cases run in: forked from one that has imported everything, ended by a case that breaks it.
 
-A worker runs many cases, each the command line's `main` with everything that it prints sent to a file. The one that
-forked it, the server, watches the time, and sees signals.
+A worker runs many cases, each the command line's `main`, what it prints sent to a file. The one that forked it,
+the server, watches the time, and sees signals.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pickle
 import resource
@@ -52,6 +53,7 @@ def import_everything() -> None:
     import scipy.io  # noqa: F401
     import tifffile  # noqa: F401
     import torch
+    import typer
     import zarr  # noqa: F401
 
     import pdenet_cli.cli
@@ -61,6 +63,8 @@ def import_everything() -> None:
     from pdenet_cli import child
 
     torch.set_num_threads(1)
+    sys.warnoptions = ["default"]  # as a developer sees them
+    typer.main.get_command = functools.cache(typer.main.get_command)  # which takes longer than most cases
     os.environ["PDENET_KERNEL"] = "off"
     # torch is imported, but has no threads yet.
     child._is_single = lambda: True
@@ -131,8 +135,8 @@ def _serve(run_case: Callable[..., Outcome], folder: Path, requests: BinaryIO, a
 
     child._helper = None
     child.start()  # before zarr starts its threads
-    helper, base = child._helper, _memory("VmRSS")
-    data = _memory("VmData")
+    helper, base = child._helper, memory_of("VmRSS")
+    data = memory_of("VmData")
     resource.setrlimit(resource.RLIMIT_DATA, (data + 2 * MOST_MEMORY,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     while True:
@@ -144,16 +148,16 @@ def _serve(run_case: Callable[..., Outcome], folder: Path, requests: BinaryIO, a
         began = time.monotonic()
         outcome = run_case(folder, *case)
         outcome.seconds = time.monotonic() - began
-        outcome.memory = max(0, _memory("VmHWM") - base)
+        outcome.memory = max(0, memory_of("VmHWM") - base)
         if outcome.memory > MOST_MEMORY:
             outcome.faults.append(f"{outcome.memory >> 20:,} MB of memory")
         # A new worker where the helper was ended, as it cannot be forked again beside threads.
-        last = child._helper is not helper or _memory("VmRSS") - base > MOST_MEMORY // 4
+        last = child._helper is not helper or memory_of("VmRSS") - base > MOST_MEMORY // 4
         pickle.dump((outcome, last), answers)
         answers.flush()
 
 
-def _memory(name: str) -> int:
+def memory_of(name: str) -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{name}:"))
 
