@@ -2,8 +2,8 @@
 
     python -m tests.hashes FOLDER > hashes.txt
 
-sharpens the example scene in every format, with the shipped models and with maps, into the new folder FOLDER. A
-line is the hash of the pixels, of the file's bytes, and its name: compare the lines from before and after a change.
+sharpens the example scene in every format, with the shipped models and with maps, into the new folder FOLDER.
+A line is the hash of the pixels, of the file's bytes, and its name. Compare those of before and after a change.
 """
 
 import hashlib

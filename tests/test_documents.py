@@ -7,12 +7,16 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import pdenet_cli
-from pdenet_cli import Cube, CubeMeta, Window, create_cube, open_cube
+from pdenet_cli import Cube, CubeMeta, Window, create_cube, formats, open_cube
+from pdenet_cli.models.networks import NETWORKS
 from pdenet_cli.tools import learn_errors
+from pdenet_cli.uncertainty.summaries import MAPS, Summary
 from tests import command
 
 ROOT = Path(pdenet_cli.__file__).parents[1]
@@ -139,3 +143,53 @@ def test_the_commands_of_a_document_run_one_after_another(
 def expanded(word: str, folder: Path) -> list[str]:
     """A word as a shell gives it to a program: names of files for a pattern."""
     return sorted(str(path.relative_to(folder)) for path in folder.glob(word)) if "*" in word else [word]
+
+
+def worked_examples() -> dict[str, str]:
+    """The code that the page for contributors shows, by the heading above it."""
+    parts = re.split(r"^## ", (ROOT / "pdenet_cli" / "README.md").read_text(), flags=re.MULTILINE)
+    found = ((part.splitlines()[0], re.search(r"```python\n(.*?)```", part, re.DOTALL)) for part in parts)
+    return {heading: block[1] for heading, block in found if block}
+
+
+def run_example(heading: str, **names: object) -> dict[str, Any]:
+    exec(compile(worked_examples()[heading], heading, "exec"), names)
+    return names
+
+
+def test_a_format_added_as_the_contributors_page_says_keeps_a_cube(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = run_example("Add a format")["FORMAT"]
+    monkeypatch.setattr(formats, "FORMATS", (kind, *formats.FORMATS))
+    ran = command.run("upscale", "scene.hdr", "-o", "fine.npy", "--samples", 1, "--window", 0, 0, 9, 9, cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    assert np.load(folder / "fine.npy").shape == (4, 36, 36)
+    with open_cube(folder / "scene.hdr") as scene, open_cube(folder / "fine.npy") as fine:
+        assert fine.meta.wavelengths == scene.meta.wavelengths
+        np.testing.assert_array_equal(fine.read(), np.load(folder / "fine.npy"))
+
+
+def test_a_network_added_as_the_contributors_page_says_is_trained(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(NETWORKS, "corrected", run_example("Add a network")["Corrected"])
+    words = ("--network", "corrected", "--steps", 1, "--batch", 1, "--config", "tiny")
+    ran = command.run("train", "my_cubes", "-o", "own.safetensors", *words, cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    ran = command.run("upscale", "scene.hdr", "-o", "fine.tif", "--model", "own.safetensors", cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_a_map_added_as_the_contributors_page_says_is_in_files_page_and_picture(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    span = run_example("Add a map", np=np, Summary=Summary)["SPAN"]
+    monkeypatch.setitem(MAPS, "span", (span,))
+    words = ("--map", "span", "--samples", 2, "--quicklook", "--window", 0, 0, 9, 9)
+    ran = command.run("uncertainty", "scene.hdr", "-o", "maps", *words, cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    with open_cube(folder / "maps" / "scene_span.hdr") as cube:
+        assert cube.read().min() > 0
+    assert span.says in (folder / "maps" / "scene_uncertainty.html").read_text()
+    assert (folder / "maps" / "scene_uncertainty.png").exists()
