@@ -9,9 +9,9 @@ storey leave each other alone (a test reads this). README.md beside this file wa
       training/       find_cubes, patches, recipes, the training loop and its checkpoints
     6 evaluation/     systems on truths: estimates, metrics and their sums, whether the uncertainty holds
     5 sampling/       a scene seen by a posterior: tiles, mixtures of bands, samples, the one loop over tiles
-    4 uncertainty/    evidence, maps, calibration, risk control
-    3 point_spread/   how wide a scene's point spread is, by the straight edges in it
-      models/         a model, how it describes itself, its file; networks/
+      point_spread/   how wide a scene's point spread is, by the straight edges in it
+    4 models/         a model, how it describes itself, its file; networks/
+    3 uncertainty/    evidence, maps, calibration, risk control
       formats/        the FORMATS table, open_cube, create_cube; a package a family
     2 scene/          Cube, CubeMeta, Window, Georeference, survey, radiometry
       degradation.py  how a coarser sensor would have seen a scene

@@ -258,8 +258,8 @@ def test_a_model_is_used_with_the_mixtures_of_its_calibration(models):
     model = load_model(models / "calibrated.safetensors")
 
     def calibrated(**others):
-        stored = {name: value for name, value in model.spec.extra["calibration"].items() if name != "mixtures"}
-        spec = dataclasses.replace(model.spec, extra={"calibration": stored | others})
+        stored = {name: value for name, value in model.spec.calibration.items() if name != "mixtures"}
+        spec = dataclasses.replace(model.spec, calibration=stored | others)
         return dataclasses.replace(model, spec=spec)
 
     assert Posterior(calibrated(mixtures=8), 2).most_mixtures == 8

@@ -266,7 +266,7 @@ def test_a_map_that_cannot_be_made_is_refused_in_a_line(
 def test_maps_are_asked_at_the_level_that_the_model_is_calibrated_for(models):
     model = load_model(models / "calibrated.safetensors")
     few = calibration(level=0.2, certify=True)  # two scenes prove no more than 31.6 %
-    low = dataclasses.replace(model, spec=dataclasses.replace(model.spec, extra={"calibration": few.to_dict()}))
+    low = dataclasses.replace(model, spec=dataclasses.replace(model.spec, calibration=few.to_dict()))
     for made, level in ((model, 0.9), (low, 0.2)):
         maps = Maps(None, Question(), Posterior(made, 2))
         facts = maps.facts(maps.question)

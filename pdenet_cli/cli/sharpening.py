@@ -56,8 +56,8 @@ class PosteriorOptions:
         width = self.psf if self.sensor is None else f"{sensor_named(self.sensor).fwhm:g}"
         psf = None if width in (None, AUTO) else point_spread(width, model.scale)
         if width == AUTO and not model.network.any_psf:
-            met = f"{model.name} undoes one point spread only, whatever that of the scene is"
-            raise ModelError(f"--psf auto: {met}. Omit it, or use a model of the configuration psf=any.")
+            problem = f"{model.name} undoes one point spread only, whatever that of the scene is"
+            raise ModelError(f"--psf auto: {problem}. Omit it, or use a model of the configuration psf=any.")
         posterior = Posterior(model, self.samples, self.seed, self.ensemble, self.mixtures, psf)
         return posterior if self.finer_psf is None else posterior.for_truths_of(self.finer_psf)
 

@@ -19,7 +19,6 @@ from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.meta import CubeMeta
 from pdenet_cli.scene.radiometry import Radiometry
 from pdenet_cli.scene.reading import Reading
-from pdenet_cli.uncertainty.calibration import Calibration
 from pdenet_cli.uncertainty.summaries import FILE_UNITS, MAPS, MEAN, SCALED_UNITS, Question, Summary
 
 DEFAULT_MAPS = ("std", "share")  # and error or interval, if the model can tell them
@@ -39,7 +38,7 @@ class Maps:
         """`names` are names of MAPS, or a single one; None for the default ones of the model."""
         self.posterior = posterior
         self.by_default = names is None
-        self.calibration = Calibration.of(posterior.model.spec)
+        self.calibration = posterior.model.calibration
         usual_level = None if self.calibration is None else self.calibration.level
         level = usual_level if question.level is None else question.level
         self.question = replace(question, calibration=self.calibration, level=level)
