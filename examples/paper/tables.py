@@ -53,7 +53,7 @@ def stages(page: Page) -> None:
     """T = 2 to 7."""
     cases: list[Case] = []
     for count in STAGES:
-        for name in ("Template-Net", "PDE-Net"):
+        for name in [name for name in ("Template-Net", "PDE-Net") if name in page.systems]:
             network = SYSTEMS[name]
             changes = {} if count == 4 else dict(label=f"{network}-T{count}", config=f"stages={count}")
             paper = published("stages", name, str(count))
