@@ -16,7 +16,7 @@ def systems(page: Page) -> None:
     runs, scale = page.runs, page.runs.scale
     paper = {name: published("tables", runs.data.name, str(scale), name) for name in ("BI", *SYSTEMS)}
     rows = []
-    for name, model in page.models.items():
+    for name, model in page.trained().items():
         for samples in sorted({1, page.samples(name)}):
             found = page.tried(runs.scores, model, samples)
             best = samples == page.samples(name)
