@@ -37,4 +37,5 @@ class Format:
     named: Callable[[Path, CubeMeta], CubeMeta] = lambda path, meta: meta  # the layout for this name
     compressed: bool = False  # the size of its files is not known beforehand
     fragile: Callable[[bytes], bool] = lambda head: False  # whether a library that may crash reads such a file
+    modules: tuple[str, ...] = ()  # that reading imports late, as they take long
     portable: bool = False  # an opened cube can be sent between processes, so it is opened only once
