@@ -97,7 +97,7 @@ def open_sigma(cube: Cube) -> Cube | None:
 def _opened_apart(kind: Format, path: Path, options: OpenOptions) -> Cube:
     """The cube in `path`, opened and looked over in a child process, which may crash."""
     try:
-        parts = child.run(_look_over, path, options)
+        parts = child.run(_look_over, path, options, modules=kind.modules)
     except child.ChildError as error:
         raise FormatError(
             f"{path}: cannot be read: {error} in the attempt. It is damaged: copy it again."
