@@ -32,7 +32,7 @@ from pdenet_cli.scene.reading import Reading
 from pdenet_cli.uncertainty.evidence import cropped, mean, std
 from pdenet_cli.uncertainty.summaries import MAPS, MEAN, Question
 from tests.cubes import in_memory, written
-from tests.test_inference import QUESTION, make_model
+from tests.test_sampling import QUESTION, make_model
 
 BANDS = 26
 
