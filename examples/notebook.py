@@ -14,7 +14,7 @@ if not hasattr(sys, "ps1"):
 import matplotlib.pyplot as plt
 import xarray as xr
 
-import pdenet_cli.xarray  # gives every DataArray the accessor `pdenet`
+import pdenet_cli.xarray  # noqa: F401 it gives every DataArray the accessor `pdenet`
 from pdenet_cli import open_cube
 
 # %% [markdown]
@@ -43,7 +43,7 @@ print(fine)
 
 # %%
 figure, (left, middle, right, below) = plt.subplots(1, 4, figsize=(18, 4), layout="constrained")
-band = {"wavelength": int(abs(scene.wavelength - 800).argmin())}
+band = {"wavelength": int(abs(scene.wavelength.values - 800).argmin())}
 scene.isel(**band).plot.imshow(ax=left, cmap="gray", add_colorbar=False)
 fine["mean"].isel(**band).plot.imshow(ax=middle, cmap="gray", add_colorbar=False)
 fine["error"].isel(**band).plot.imshow(ax=right, cmap="magma", vmin=0, robust=True)

@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -172,3 +173,11 @@ def test_bands_are_found_by_their_wavelengths_not_by_names_or_places(posterior):
 def test_importing_pdenet_imports_no_xarray():
     code = "import sys, pdenet_cli.tools.arrays; sys.exit('xarray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_the_example_notebook_runs_as_a_script(tmp_path):
+    script = Path(pdenet_xarray.__file__).parents[2] / "examples" / "notebook.py"
+    if not script.is_file():
+        pytest.skip("an installed package has no examples")
+    subprocess.run([sys.executable, script, tmp_path / "picture.png"], check=True, capture_output=True)
+    assert (tmp_path / "picture.png").stat().st_size > 20_000
