@@ -14,6 +14,7 @@ import typer
 
 from pdenet_cli import __version__
 from pdenet_cli.cli.calibrate import calibrate
+from pdenet_cli.cli.chapters import print_chapter
 from pdenet_cli.cli.console import INTERRUPTED, print_error, use_progress
 from pdenet_cli.cli.evaluate import evaluate
 from pdenet_cli.cli.info import info
@@ -50,6 +51,7 @@ def _common(
 
 for command in (info, upscale, uncertainty, train, evaluate, calibrate, psf):
     app.command(cls=Command)(command)
+app.command("help", cls=Command)(print_chapter)
 app.add_typer(models, name="models")
 
 

@@ -49,6 +49,7 @@ EXAMPLES = {
         "pdenet evaluate estimate.tif truth.tif --json",
     ),
     "calibrate": ("pdenet calibrate my-sensor.safetensors scenes/*.hdr -o calibrated.safetensors",),
+    "psf": ("pdenet psf scene.hdr --picture edges.png",),
     "list": ("pdenet models list --json",),
     "show": ("pdenet models show general-x4",),
     "import": ("pdenet models import checkpoint.pth -o model.safetensors",),
