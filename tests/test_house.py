@@ -31,6 +31,8 @@ HOMES = {
     "spectral": {"formats"},
     "typer": {"cli"},
     "rich": {"cli"},
+    "xarray": {"xarray"},
+    "dask": {"xarray"},
 }
 
 

@@ -1,6 +1,7 @@
 """A scene made ready and sharpened: its forecast, what it rests on, its memory, its notes."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 
 from pdenet_cli import open_cube
-from pdenet_cli.cli import sharpening
+from pdenet_cli.cli import progress, sharpening
 from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.models.model import bicubic_model, load_model
 from pdenet_cli.sampling.posterior import Posterior
@@ -92,14 +93,14 @@ def test_bad_bands_that_come_out_as_zeros_are_told_of(tmp_path):
 
 
 def test_a_log_hears_how_far_a_run_is_and_of_which_scene_notes_are(scene, models, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sharpening, "LOG_EVERY", 0.0)
+    monkeypatch.setattr(progress, "LOG_EVERY", 0.001)
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 1)
     job = Job(scene, tmp_path / "fine.hdr", posterior, Settings(tile=20))
     monkeypatch.setattr(job, "_notes", lambda: ("odd numbers",))
     sharpening._run_job(job, scene, "scene.hdr: ")
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "scene.hdr: odd numbers"
-    assert lines[-1] == "scene.hdr: 4 of 4 tiles"
+    assert re.fullmatch(r"scene.hdr: \d of 4 tiles, .* gone(, about .* left)?", lines[-1])
 
 
 def test_whole_numbers_need_no_nan(tmp_path):

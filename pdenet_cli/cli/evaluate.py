@@ -18,10 +18,10 @@ from pdenet_cli.cli.console import (
     print_table,
     say,
     stop_if_failed,
-    tile_progress,
     time_text,
 )
 from pdenet_cli.cli.parsing import parse_pixels, parse_samples, settings_of
+from pdenet_cli.cli.progress import shown_stages
 from pdenet_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def evaluate(
     var: options.Variable = None,
     axes: options.Axes = None,
     nodata: options.Nodata = None,
+    progress: options.Progress = "auto",
     as_json: options.Json = False,
 ) -> None:
     """Score an estimate against the truth, or models against bicubic on degraded truths.
@@ -195,7 +196,7 @@ def _evaluate(
             )
         return evaluate_files(files[0], files[1], scale, settings)
     benchmark = Benchmark(models, samples, seed, device, settings, scale)
-    with tile_progress() as watch:
+    with shown_stages(len(files) * len(models)) as watch:
         return benchmark.run(files, watch, say)
 
 

@@ -61,6 +61,7 @@ def upscale(
     overwrite: options.Overwrite = False,
     resume: options.Resume = False,
     dry_run: options.DryRun = False,
+    progress: options.Progress = "auto",
     as_json: options.Json = False,
 ) -> None:
     """Make cubes 4 times (or --scale) finer, still georeferenced, in the input's format and units.
@@ -145,6 +146,7 @@ def uncertainty(
     overwrite: options.Overwrite = False,
     resume: options.Resume = False,
     dry_run: options.DryRun = False,
+    progress: options.Progress = "auto",
     as_json: options.Json = False,
 ) -> None:
     """Map how far each pixel of the finer cube can be trusted, per band and merged over the bands.
