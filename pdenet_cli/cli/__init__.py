@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from pdenet_cli import __version__
+from pdenet_cli.cli.adapt import adapt
 from pdenet_cli.cli.calibrate import calibrate
 from pdenet_cli.cli.chapters import print_chapter
 from pdenet_cli.cli.console import INTERRUPTED, print_error, use_progress
@@ -49,7 +50,7 @@ def _common(
     pass
 
 
-for command in (info, upscale, uncertainty, train, evaluate, calibrate, psf):
+for command in (info, upscale, uncertainty, train, evaluate, calibrate, psf, adapt):
     app.command(cls=Command)(command)
 app.command("help", cls=Command)(print_chapter)
 app.add_typer(models, name="models")
