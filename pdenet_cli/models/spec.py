@@ -35,6 +35,9 @@ class ModelSpec:
     imported: Mapping[str, Any] = field(default_factory=dict)  # the checkpoint that the weights are from
     masks: Mapping[str, Any] = field(default_factory=dict)  # what the probabilities of its masks have become
     training: Mapping[str, Any] = field(default_factory=dict)  # where a training stands that can be resumed
+    adapted: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # the scene that it was fitted to, and what that gained
     extra: Mapping[str, Any] = field(default_factory=dict)  # what others wrote into the file
 
     def to_dict(self) -> dict[str, Any]:
@@ -115,7 +118,7 @@ _KINDS: dict[str, Any] = (
     dict.fromkeys(("network", "version", "licence"), str)
     | dict.fromkeys(("scale", "seed", "steps"), int)
     | dict.fromkeys(("config", "degradation", "began_with", "recipe", "scores", "extra"), dict)
-    | dict.fromkeys(("errors", "imported", "masks", "training"), dict)
+    | dict.fromkeys(("errors", "imported", "masks", "training", "adapted"), dict)
     | {"minutes": int | float, "calibration": dict | None}
 )
 _SCORES = ("psnr", "bicubic_psnr", "draws")  # in `scores`, unless that is empty
