@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from errno import ENOSPC
 from io import TextIOWrapper
 from typing import Annotated, Any
@@ -14,7 +15,8 @@ import typer
 from pdenet_cli import __version__
 from pdenet_cli.cli.adapt import adapt
 from pdenet_cli.cli.calibrate import calibrate
-from pdenet_cli.cli.console import INTERRUPTED, print_error
+from pdenet_cli.cli.chapters import print_chapter
+from pdenet_cli.cli.console import INTERRUPTED, print_error, use_progress
 from pdenet_cli.cli.evaluate import evaluate
 from pdenet_cli.cli.info import info
 from pdenet_cli.cli.models import models
@@ -50,6 +52,7 @@ def _common(
 
 for command in (info, upscale, uncertainty, train, evaluate, calibrate, psf, adapt):
     app.command(cls=Command)(command)
+app.command("help", cls=Command)(print_chapter)
 app.add_typer(models, name="models")
 
 
@@ -79,6 +82,9 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             # File names may have characters that the terminal cannot show.
             stream.reconfigure(errors="backslashreplace")
+    if not sys.warnoptions:  # nobody has asked for them with `python -W`
+        warnings.simplefilter("ignore", RuntimeWarning)
+    use_progress("auto")
     try:
         sys.argv = [sys.argv[0], *map(_at_home, expanded_lists(sys.argv[1:]))]
         app()

@@ -9,8 +9,9 @@ import typer
 from rich.markup import escape
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import err, out, print_json, say, tile_progress, time_text
+from pdenet_cli.cli.console import err, out, print_json, say, time_text
 from pdenet_cli.cli.parsing import settings_of
+from pdenet_cli.cli.progress import shown_stages
 from pdenet_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def adapt(
         raise UsageError("--psf and --sensor both say how sharp the pixels are; give one of them.")
     width = psf if sensor is None else f"{sensor_named(sensor).fwhm:g}"
     settings = settings_of(TruthSettings, context, psf=width)
-    with tile_progress() as watch:
+    with shown_stages(3) as watch:
         done = adapt_model(
             scene,
             output,
