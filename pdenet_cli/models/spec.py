@@ -37,7 +37,7 @@ class ModelSpec:
     training: Mapping[str, Any] = field(default_factory=dict)  # where a training stands that can be resumed
     adapted: Mapping[str, Any] = field(
         default_factory=dict
-    )  # the scene that it was fitted to, and what that gained
+    )  # which scene it was fitted to, what that gained
     extra: Mapping[str, Any] = field(default_factory=dict)  # what others wrote into the file
 
     def to_dict(self) -> dict[str, Any]:
