@@ -1,4 +1,4 @@
-"""A part of the fuzzer runs with the suite: a few cases of every kind, some kills, a full disk, a short series of jobs.
+"""A part of the fuzzer: a few cases of every kind, some kills and full disks, a short series of jobs.
 
 In processes of their own: workers are forked from one without threads.
 """
@@ -63,7 +63,7 @@ SPOILS = {
     "died (SIGABRT)": "import os, pdenet_cli.tools.describe as it; it.describe = lambda *w, **k: os.abort()",
     "a traceback": "import pdenet_cli.tools.describe as it; it.describe = lambda *w, **k: 1 / 0",
     "the input was changed": "cases.contents = lambda folder, n=iter(range(99)): next(n)",
-    "over 1 s": "from tests.fuzz import worker; import time; worker.LONGEST = 1.0; cases.run = lambda *w: time.sleep(9)",
+    "over 2 s": "import time, tests.fuzz.worker as it; it.LONGEST = 2.0; cases.run = lambda *w: time.sleep(9)",
     "MB of memory": "from tests.fuzz import worker; worker.MOST_MEMORY = -1 << 40",
 }
 
