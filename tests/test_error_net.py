@@ -17,7 +17,6 @@ from pdenet_cli.formats import open_cube
 from pdenet_cli.models import error_net as room
 from pdenet_cli.models.error_net import MARGIN, Clues, ErrorNet
 from pdenet_cli.models.model import load_model, save_model
-from pdenet_cli.models.spec import ERRORS_KEY
 from pdenet_cli.models.weights_file import read_header
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.meta import CubeMeta
@@ -25,7 +24,8 @@ from pdenet_cli.scene.window import Window
 from pdenet_cli.tools import calibrate as calibration_tool
 from pdenet_cli.tools import learn_errors as tool
 from pdenet_cli.tools.calibrate import calibrate
-from pdenet_cli.tools.truths import TruthSettings, trained_on
+from pdenet_cli.tools.truths import Truth, TruthSettings
+from pdenet_cli.training.data import sha256_of
 from pdenet_cli.training.error_lessons import Lessons, learn_errors
 from pdenet_cli.training.scene_lessons import places
 from pdenet_cli.uncertainty.calibration import Calibration
@@ -143,12 +143,12 @@ def test_the_expected_error_takes_the_place_of_the_guess():
 
 
 @given(rows=st.integers(2, 40), columns=st.integers(2, 40), top=st.integers(0, 39), left=st.integers(0, 39))
-def test_lessons_never_touch_the_held_out_quarter(rows, columns, top, left):
+def test_lessons_never_touch_what_is_held_out_unless_that_is_all(rows, columns, top, left):
     low = np.zeros((1, rows, columns), np.float32)
     quarter = Window(min(top, rows - 1), min(left, columns - 1), max(1, rows - top), max(1, columns - left))
     coarse = Coarse(Cube(None, CubeMeta(*low.shape, low.dtype), low), quarter)
     for place in places(coarse, 0):
-        assert not place.overlaps(quarter)
+        assert quarter == coarse.cube.meta.window or not place.overlaps(quarter)
         assert place.grown(0, within=coarse.cube.meta.window) == place
 
 
@@ -206,13 +206,13 @@ def test_the_command_teaches_a_model_its_errors(pdenet, models, truths, tmp_path
 
 def test_what_was_learned_is_in_the_file(wise, truths):
     spec = read_header(wise).spec
-    told = spec.extra[ERRORS_KEY]
+    told = spec.errors
     assert told["steps"] == 120
     assert [fact["name"] for fact in told["scenes"]] == [path.name for path in truths]
     assert json.dumps(told)
     # Their quarters are as good as new to it, the whole scenes are not.
-    assert trained_on(truths[0], TruthSettings(), [spec]) == [True]
-    assert trained_on(truths[0], TruthSettings(part="lower-right"), [spec]) == [False]
+    assert Truth(truths[0], TruthSettings()).trained_on([spec]) == [True]
+    assert Truth(truths[0], TruthSettings(part="lower-right")).trained_on([spec]) == [False]
 
 
 def test_learned_errors_are_kept_when_a_model_is_calibrated_again(wise, truths, tmp_path):
@@ -251,7 +251,7 @@ def test_a_model_knows_how_sharp_its_scenes_were_and_expects_other_errors_of_oth
     pdenet, wise, scene, tmp_path
 ):
     usual = Posterior(load_model(wise), 4).finer_fwhm
-    known = json.loads(pdenet("models", "show", wise, "--json").stdout)["extra"]["errors"]["finer_fwhm"]
+    known = json.loads(pdenet("models", "show", wise, "--json").stdout)["errors"]["finer_fwhm"]
     assert usual == pytest.approx(known)
     found = {}
     for fwhm in (usual, 2.9):
@@ -321,12 +321,37 @@ def test_a_model_that_does_not_know_its_errors_says_what_to_do(pdenet, models, s
     assert "pdenet calibrate --learn-errors" in ran.stderr
 
 
-def test_whole_scenes_leave_nothing_to_learn_from(models, truths, tmp_path):
-    with pytest.raises(UsageError, match="`learn_errors` needs `part` lower-right"):
+def test_whole_scenes_are_learned_from_each_judged_by_what_others_taught(sane, truths, tmp_path, monkeypatch):
+    monkeypatch.setattr(tool, "STEPS", 2)
+    output, notes = tmp_path / "whole.safetensors", []
+    done = calibrate(str(sane), truths[:2], output, TruthSettings(), samples=2, learn=True, say=notes.append)
+    assert notes == []
+    assert [scene["learned"] for scene in done.calibration.scenes] == [False, False]
+    assert load_model(output).errors is not None
+    again = tmp_path / "again.safetensors"  # what was learned first is learned anew, not held against the scenes
+    calibrate(str(output), truths[:2], again, TruthSettings(), samples=2, learn=True)
+
+
+def test_one_whole_scene_has_no_other_to_be_judged_by(models, truths, tmp_path):
+    with pytest.raises(UsageError, match="`learn_errors` needs two scenes or more, or `part` lower-right"):
         calibrate(
-            str(models / "pdenet.safetensors"), truths, tmp_path / "no.safetensors", TruthSettings(), learn=True
+            str(models / "pdenet.safetensors"),
+            truths[:1],
+            tmp_path / "no.safetensors",
+            TruthSettings(),
+            learn=True,
         )
     assert not (tmp_path / "no.safetensors").exists()
+
+
+def test_whole_scenes_that_a_model_was_trained_on_teach_it_nothing_of_errors(sane, truths, tmp_path):
+    model = load_model(sane)
+    with open_cube(truths[0]) as cube:
+        fact = {"name": truths[0].name, "sha256": sha256_of(cube), "shape": list(cube.meta.shape())}
+    known = tmp_path / "known.safetensors"
+    save_model(known, dataclasses.replace(model, spec=dataclasses.replace(model.spec, data=(fact,))))
+    with pytest.raises(UsageError, match=f"{truths[0].name}: the model was trained on this scene"):
+        calibrate(str(known), truths[:2], tmp_path / "no.safetensors", TruthSettings(), samples=2, learn=True)
 
 
 def test_what_was_learned_from_scenes_certifies_nothing_on_them(models, truths, tmp_path):
@@ -366,7 +391,7 @@ def test_a_scene_that_cannot_be_read_is_left_out_of_the_lessons(models, truths, 
     done = calibrate(model, [broken, truths[0]], output, asked, samples=2, learn=True, say=told.append)
     assert list(done.failed) == [str(broken)]
     assert told == [f"{broken}: its errors are not learned: {done.failed[str(broken)]}"]
-    assert len(read_header(output).spec.extra[ERRORS_KEY]["scenes"]) == 1
+    assert len(read_header(output).spec.errors["scenes"]) == 1
     with pytest.raises(FormatError, match=r"broken\.hdr"):
         calibrate(model, [broken], tmp_path / "none.safetensors", asked, samples=2, learn=True)
 
@@ -386,7 +411,7 @@ def test_a_scene_that_is_learned_from_without_noise_only_is_told_of(models, trut
     done = calibrate(model, truths[:2], output, asked, samples=2, learn=True, say=told.append)
     assert done.failed == {}
     assert told == [f"{truths[1]}: its errors with noise or softened are not learned: MemoryError: too large"]
-    assert len(read_header(output).spec.extra[ERRORS_KEY]["scenes"]) == 2
+    assert len(read_header(output).spec.errors["scenes"]) == 2
 
 
 def test_damaged_weights_of_the_error_network_are_refused_in_a_line(wise, tmp_path):
@@ -397,10 +422,10 @@ def test_damaged_weights_of_the_error_network_are_refused_in_a_line(wise, tmp_pa
         load_model(tmp_path / "damaged.safetensors")
 
 
-@pytest.mark.parametrize("told", [None, 7, {}, {"scenes": 3}, {"scenes": ["a"]}])
+@pytest.mark.parametrize("told", [{}, {"scenes": 3}, {"scenes": ["a"]}])
 def test_an_odd_record_of_the_lessons_does_no_harm(wise, told):
     spec = read_header(wise).spec
-    odd = dataclasses.replace(spec, extra={**spec.extra, ERRORS_KEY: told})
+    odd = dataclasses.replace(spec, errors=told)
     assert list(odd.training_cubes()) == []
     assert Calibration.of(odd) is not None
 

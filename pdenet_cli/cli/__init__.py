@@ -14,10 +14,12 @@ import typer
 
 from pdenet_cli import __version__
 from pdenet_cli.cli.calibrate import calibrate
-from pdenet_cli.cli.console import INTERRUPTED, print_error
+from pdenet_cli.cli.chapters import print_chapter
+from pdenet_cli.cli.console import INTERRUPTED, print_error, use_progress
 from pdenet_cli.cli.evaluate import evaluate
 from pdenet_cli.cli.info import info
 from pdenet_cli.cli.models import models
+from pdenet_cli.cli.psf import psf
 from pdenet_cli.cli.train import train
 from pdenet_cli.cli.upscale import uncertainty, upscale
 from pdenet_cli.cli.words import Command, expanded_lists
@@ -47,8 +49,9 @@ def _common(
     pass
 
 
-for command in (info, upscale, uncertainty, train, evaluate, calibrate):
+for command in (info, upscale, uncertainty, train, evaluate, calibrate, psf):
     app.command(cls=Command)(command)
+app.command("help", cls=Command)(print_chapter)
 app.add_typer(models, name="models")
 
 
@@ -80,6 +83,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     if not sys.warnoptions:  # nobody has asked for them with `python -W`
         warnings.simplefilter("ignore", RuntimeWarning)
+    use_progress("auto")
     try:
         sys.argv = [sys.argv[0], *map(_at_home, expanded_lists(sys.argv[1:]))]
         app()

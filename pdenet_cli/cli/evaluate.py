@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -18,10 +18,10 @@ from pdenet_cli.cli.console import (
     print_table,
     say,
     stop_if_failed,
-    tile_progress,
     time_text,
 )
 from pdenet_cli.cli.parsing import parse_pixels, parse_samples, settings_of
+from pdenet_cli.cli.progress import shown_stages
 from pdenet_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_SAMPLES = "8"
+OF_MODELS = ("uncertainty", "samples", "ensemble", "mixtures", "kernel", "fwhm", "noise", "psf")
 WIDE_TERMINAL = 90  # columns that a table of every metric needs; a narrower one leaves UIQI out
 WORSE_MARK = "!"  # before a difference that is worse than the baseline
 
@@ -120,6 +121,7 @@ def evaluate(
     var: options.Variable = None,
     axes: options.Axes = None,
     nodata: options.Nodata = None,
+    progress: options.Progress = "auto",
     as_json: options.Json = False,
 ) -> None:
     """Score an estimate against the truth, or models against bicubic on degraded truths.
@@ -138,22 +140,7 @@ def evaluate(
     from pdenet_cli.tools.truths import TruthSettings, refuse_to_replace
 
     use_threads(threads)
-    if pixel and html is None:
-        raise UsageError("--pixel applies only to the page; add --html FILE.")
-    of_models = dict(
-        uncertainty=uncertainty or None,
-        samples=samples,
-        ensemble=ensemble,
-        mixtures=mixtures,
-        kernel=kernel,
-        fwhm=fwhm,
-        noise=noise,
-        psf=psf,
-    )
-    if not model and (given := [option for option, value in of_models.items() if value is not None]):
-        raise UsageError(f"--{given[0]} applies only to models; add --model.")
-    if level is not None and not uncertainty:
-        raise UsageError("--level sets the level of the intervals; add --uncertainty.")
+    _refuse_idle(context.params)
     files_to_write = tuple(path for path in (html, csv) if path is not None)
     refuse_folders(files_to_write)
     refuse_existing(files_to_write, overwrite)
@@ -179,6 +166,17 @@ def evaluate(
     stop_if_failed(evaluation.failed, len(files), "; the others were scored" if evaluation.scenes else "")
 
 
+def _refuse_idle(given: Mapping[str, Any]) -> None:
+    """UsageError for an option that does nothing without another one."""
+    if given["pixel"] and given["html"] is None:
+        raise UsageError("--pixel applies only to the page; add --html FILE.")
+    idle = [option for option in OF_MODELS if given[option] not in (None, False)]
+    if idle and not given["model"]:
+        raise UsageError(f"--{idle[0]} applies only to models; add --model.")
+    if given["level"] is not None and not given["uncertainty"]:
+        raise UsageError("--level sets the level of the intervals; add --uncertainty.")
+
+
 def _evaluate(
     files: Sequence[Path],
     models: Sequence[str],
@@ -198,7 +196,7 @@ def _evaluate(
             )
         return evaluate_files(files[0], files[1], scale, settings)
     benchmark = Benchmark(models, samples, seed, device, settings, scale)
-    with tile_progress() as watch:
+    with shown_stages(len(files) * len(models)) as watch:
         return benchmark.run(files, watch, say)
 
 
@@ -244,7 +242,7 @@ def _table(title: str, table: Mapping[str, MetricValues], evaluation: Evaluation
 
 def _cell(metric: Metric, values: MetricValues, table: Mapping[str, MetricValues]) -> str:
     text = metric.text(values[metric.name])
-    best = metric.best([other[metric.name] for other in table.values()])
+    best = metric.best([row[metric.name] for row in table.values()])
     return f"[bold]{text}[/]" if len(table) > 1 and values[metric.name] == best else text
 
 

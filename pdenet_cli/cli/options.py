@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pdenet_cli.cli.console import use_progress
 from pdenet_cli.errors import UsageError
 
 
@@ -15,6 +16,11 @@ def _check_seed(number: int) -> int:
     if number >= 2**63:
         raise UsageError(f"--seed {number}: too large. Use a number below 2^63.")
     return number
+
+
+def _use_progress(kind: str) -> str:
+    use_progress(kind)
+    return kind
 
 
 Scenes = Annotated[
@@ -41,6 +47,15 @@ Range = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Progress = Annotated[
+    str,
+    typer.Option(
+        help="auto: a bar on a terminal, a line now and then in a log; json: lines of JSON on standard error, for "
+        "programs; none.",
+        metavar="auto|json|none",
+        callback=_use_progress,
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]
 Seed = Annotated[int, typer.Option(help="Seed of all random draws.", min=0, callback=_check_seed)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
@@ -83,8 +98,8 @@ PointSpread = Annotated[
     typer.Option(
         "--psf",
         help="How sharp the pixels of the scene are, for models that undo any point spread: full width at half "
-        "maximum in pixels (1.4), the same along and across track (1.4x1.8: down columns, along rows), square or "
-        "bicubic.",
+        "maximum in pixels (1.4), the same along and across track (1.4x1.8: down columns, along rows), square, "
+        "bicubic, or auto: as pdenet psf measures it in each scene.",
         metavar="FWHM",
         show_default="bicubic",
     ),
@@ -159,6 +174,15 @@ DryRun = Annotated[
 Quicklook = Annotated[
     bool,
     typer.Option("--quicklook", help="Also write a PNG: input, bicubic, result and a map of how far to trust it."),
+]
+Compression = Annotated[
+    str | None,
+    typer.Option(
+        "--compress",
+        help="Compress the cubes when they are complete: deflate, zstd or lzw in .tif (tiles and overviews, a "
+        "Cloud-Optimised GeoTIFF), deflate in .h5, .nc and .mat, zstd in .zarr.",
+        metavar="METHOD",
+    ),
 ]
 Style = Annotated[
     bool,

@@ -57,9 +57,11 @@ def upscale(
     nodata: options.Nodata = None,
     quicklook: options.Quicklook = False,
     style: options.Style = True,
+    compress: options.Compression = None,
     overwrite: options.Overwrite = False,
     resume: options.Resume = False,
     dry_run: options.DryRun = False,
+    progress: options.Progress = "auto",
     as_json: options.Json = False,
 ) -> None:
     """Make cubes 4 times (or --scale) finer, still georeferenced, in the input's format and units.
@@ -140,9 +142,11 @@ def uncertainty(
     nodata: options.Nodata = None,
     quicklook: options.Quicklook = False,
     style: options.Style = True,
+    compress: options.Compression = None,
     overwrite: options.Overwrite = False,
     resume: options.Resume = False,
     dry_run: options.DryRun = False,
+    progress: options.Progress = "auto",
     as_json: options.Json = False,
 ) -> None:
     """Map how far each pixel of the finer cube can be trusted, per band and merged over the bands.

@@ -36,6 +36,7 @@ FORMATS: tuple[Format, ...] = (
 """In the order of recognition; ENVI is last because any bytes may be its data file."""
 
 ONE_ARRAY = (tiff.FORMAT, png.FORMAT, envi.FORMAT)  # formats without named variables
+ENVI_DATA = ("", ".img", ".dat", ".raw", ".bsq", ".bil", ".bip", ".envi", ".bin")  # usual suffixes of data files
 HEAD_BYTES = 4096
 LOOKED_OVER = 4 << 20  # bytes of pixels that are decoded on trial, which takes some 10 ms
 NETCDF_NAMES = (".nc", ".nc4", ".cdf", ".netcdf")
@@ -110,8 +111,8 @@ def _look_over(path: Path, options: OpenOptions) -> dict[str, Any] | None:
     kind = _recognised(path, b"" if path.is_dir() else _head(path))
     with kind.open(path, options) as cube:
         if kind.portable:
-            own = dict(files=cube.own_files, beside=cube.beside)
-            return dict(path=cube.path, meta=cube.meta, array=cube.array, axes=cube.axes, **own)
+            files = dict(files=cube.own_files, beside=cube.beside)
+            return dict(path=cube.path, meta=cube.meta, array=cube.array, axes=cube.axes, **files)
         last = Window(cube.meta.rows - 1, cube.meta.columns - 1, 1, 1)
         with suppress(Exception):  # what cannot be decoded may never be wanted
             if cube.meta.nbytes <= LOOKED_OVER:
@@ -172,15 +173,20 @@ def is_one_scene(folder: Path) -> bool:
 
 
 @contextmanager
-def create_cube(path: str | Path, meta: CubeMeta, *, overwrite: bool = False) -> Iterator[Cube]:
-    """A new cube in the format of `path`'s suffix; the file gets its name when the block ends without an error."""
-    output = new_output(path, overwrite=overwrite)
+def create_cube(
+    path: str | Path, meta: CubeMeta, *, overwrite: bool = False, compress: str | None = None
+) -> Iterator[Cube]:
+    """A new cube in the format of `path`'s suffix; the file gets its name when the block ends without an error.
+
+    It is compressed then, if that is wanted: deflate, zstd or lzw, as the format allows.
+    """
+    output = new_output(path, overwrite=overwrite, compress=compress)
     output.refuse(meta)
     output.discard()
     try:
         with output.create(meta) as cube:
             yield cube
-        output.commit()
+        output.commit(meta)
         sync_entries(output.path.parent)
     except OSError as error:
         raise unwritable(output.path, error) from error
@@ -188,9 +194,9 @@ def create_cube(path: str | Path, meta: CubeMeta, *, overwrite: bool = False) ->
         output.discard()
 
 
-def new_output(path: str | Path, *, overwrite: bool = False) -> Output:
+def new_output(path: str | Path, *, overwrite: bool = False, compress: str | None = None) -> Output:
     """An output in the format of `path`'s suffix; refused at once if it cannot be written there."""
-    output = Output(Path(path), output_format(Path(path)))
+    output = Output(Path(path), output_format(Path(path)), compress)
     output.refuse_folders()
     refuse_existing(output.finals, overwrite)
     return output
@@ -229,10 +235,20 @@ def _recognised(path: Path, head: bytes) -> Format:
     if path.is_dir():
         if not _visible(path):
             raise FormatError(f"{path}: an empty folder. A cube is a file, a Zarr folder or a folder of PNGs.")
-        some = path / _pattern(path)
-        raise FormatError(f"{path}: a folder, not a cube. Name what is in it, for example {some}")
-    names = ", ".join(f.name for f in FORMATS)
-    raise FormatError(f"{path}: not a cube in any known format ({names}).")
+        example = path / _pattern(path)
+        raise FormatError(f"{path}: a folder, not a cube. Name what is in it, for example {example}")
+    raise FormatError(f"{path}: {_why_unknown(path, head)}")
+
+
+def _why_unknown(path: Path, head: bytes) -> str:
+    """Why a file is none of the formats, where it is known what it is."""
+    if head.startswith(b"\x93NUMPY") or path.suffix.lower() == ".npz":
+        advice = "Sharpen it from Python, with pdenet_cli.sharpen(numpy.load(...)), or save it as .mat"
+        return f"an array of NumPy, which says nothing about its bands. {advice}."
+    if path.suffix.lower() in ENVI_DATA:
+        beside = path.with_suffix(".hdr").name
+        return f"if it is an ENVI data file, its header {beside} is missing. Copy it to the same folder."
+    return f"not a cube in any known format ({', '.join(f.name for f in FORMATS)})."
 
 
 def _visible(folder: Path) -> list[Path]:

@@ -31,7 +31,6 @@ HEADERS = ("zarr.json", ".zarray", ".zgroup")
 MOST_ARRAYS = 2_000
 DEEPEST = 8  # levels of groups
 SMALL_BYTES = 1 << 20  # arrays up to this size may be read as metadata
-CHUNK = dict(b=16, r=128, c=128)  # bands, rows and columns of a chunk that is written
 
 
 @dataclass(frozen=True)
@@ -290,12 +289,7 @@ def _make(group: Any, piece: layout.LayoutArray, meta: CubeMeta, axes: str) -> N
         about |= dict(fill_value=fill, attributes=attrs | {FILL: _fill_attribute(fill)})
     # Zarr does not know all names of a type, such as those of tifffile's 64-bit integers.
     dtype = np.dtype(meta.dtype.str)
-    group.create_array(shape=meta.shape(axes), dtype=dtype, chunks=_chunks(meta, axes), **about)
-
-
-def _chunks(meta: CubeMeta, axes: str) -> tuple[int, ...]:
-    """Few bands: tiles are written some bands at a time, and each time their chunks are decoded and encoded."""
-    return tuple(min(CHUNK[axis], size) for axis, size in zip(axes, meta.shape(axes), strict=True))
+    group.create_array(shape=meta.shape(axes), dtype=dtype, chunks=layout.chunks(meta, axes), **about)
 
 
 FORMAT = Format(
@@ -309,4 +303,5 @@ FORMAT = Format(
     refuse=_refuse,
     named=layout.by_planes,
     compressed=True,
+    compressions=("zstd",),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from pdenet_cli.errors import ModelError, PdenetError
 from pdenet_cli.models.catalogue import BICUBIC, DEFAULT_SCALE, choose_model, find_model
 from pdenet_cli.models.spec import ModelSpec
 from pdenet_cli.models.weights_file import Header, read_header, read_tensors, write_weights
+from pdenet_cli.reprs import html_table
+from pdenet_cli.uncertainty.calibration import Calibration
 
 if TYPE_CHECKING:
     import torch
@@ -42,6 +45,27 @@ class Model:
         """One line, for notebooks: printing a whole network is long."""
         return f"Model({self.name}: {self.spec.network} x{self.scale})"
 
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """The calibration of its intervals; ModelError if this version cannot read it."""
+        return Calibration.of(self.spec)
+
+    def _repr_html_(self) -> str:
+        spec = self.spec
+        lessons = len(spec.error_lessons())
+        return html_table(
+            f"Model {self.name}",
+            {
+                "scale": f"x{self.scale}",
+                "network": spec.network,
+                "trained": f"{spec.steps:,} steps on {len(spec.data)} cubes, seed {spec.seed}",
+                "gain over bicubic": "not measured" if spec.gain is None else f"{spec.gain:+.2f} dB in training",
+                "expects errors": f"learned from {lessons} scenes" if lessons else "no",
+                "licence": spec.licence,
+                "file": f"SHA-256 {self.sha256[:16]}" if self.sha256 else "none",
+            },
+        )
+
     @property
     def scale(self) -> int:
         return self.spec.scale
@@ -59,8 +83,8 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
     weights = {name: t.float() for name, t in read_tensors(path).items() if name in wanted}
     # Written so that NaN counts too.
     if large := [name for name, t in weights.items() if t.numel() and not bool(t.abs().max() <= LARGEST_WEIGHT)]:
-        met = f"some weights of {large[0]} are not finite or beyond {LARGEST_WEIGHT:g}"
-        raise ModelError(f"{path}: {met}, which no training gives. Copy it again, or train it anew.")
+        problem = f"some weights of {large[0]} are not finite or beyond {LARGEST_WEIGHT:g}"
+        raise ModelError(f"{path}: {problem}, which no training gives. Copy it again, or train it anew.")
     network = build_network(spec.network, spec.config)
     errors = {name.removeprefix(ERRORS): weights.pop(name) for name in list(weights) if name.startswith(ERRORS)}
     network.load_state_dict(weights)
@@ -104,12 +128,12 @@ def _wanted_shapes(header: Header) -> dict[str, tuple[int, ...]]:
 
 def _refuse_other_shapes(header: Header, wanted: Mapping[str, tuple[int, ...]]) -> None:
     """ModelError if the weights in the file are not of the wanted shapes."""
-    own = {name: shape for name, shape in header.shapes.items() if not name.startswith(TRAINING)}
-    if wrong := sorted(name for name in wanted.keys() | own.keys() if wanted.get(name) != own.get(name)):
+    stored = {name: shape for name, shape in header.shapes.items() if not name.startswith(TRAINING)}
+    if wrong := sorted(name for name in wanted.keys() | stored.keys() if wanted.get(name) != stored.get(name)):
         first, others = wrong[0], f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-        met = f"{first} is {own.get(first, 'not there')}, expected {wanted.get(first, 'nothing')}{others}"
+        problem = f"{first} is {stored.get(first, 'not there')}, expected {wanted.get(first, 'nothing')}{others}"
         network = header.spec.network
-        raise ModelError(f"{header.path}: its weights do not fit its network '{network}': {met}.")
+        raise ModelError(f"{header.path}: its weights do not fit its network '{network}': {problem}.")
 
 
 def bicubic_model(scale: int, device: torch.device | str = "cpu") -> Model:

@@ -130,10 +130,10 @@ class Spectra:
             twice = 2 * spectra_of(std, step)
             low, high = middle - twice, middle + twice
             band = "± 2 std of the samples, not calibrated"
-        there = np.isfinite(middle) & np.isfinite(low) & np.isfinite(high)
+        finite = np.isfinite(middle) & np.isfinite(low) & np.isfinite(high)
         good = np.array(meta.good_bands or (True,) * meta.bands)[:, None, None]
-        there &= good
-        middle, low, high = (np.where(there, values, np.float32(np.nan)) for values in (middle, low, high))
+        finite &= good
+        middle, low, high = (np.where(finite, values, np.float32(np.nan)) for values in (middle, low, high))
         places, across = axis_of(meta)
         coarse = InputSpectra.of(source, meta, step)
         coarse = replace(coarse, values=np.where(good, coarse.values, np.float32(np.nan)))
@@ -151,8 +151,8 @@ class Spectra:
     def thinner(self) -> Spectra:
         """Every second one of these spectra."""
         names = ("mean", "low", "high", "maps")
-        some: dict[str, Any] = {name: getattr(self, name)[..., ::2, ::2] for name in names}
-        return replace(self, step=self.step * 2, input=self.input.thinner(), **some)
+        thinned: dict[str, Any] = {name: getattr(self, name)[..., ::2, ::2] for name in names}
+        return replace(self, step=self.step * 2, input=self.input.thinner(), **thinned)
 
 
 @dataclass(frozen=True)

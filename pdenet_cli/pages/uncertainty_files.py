@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +18,16 @@ from pdenet_cli.report import Report
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.sliceable import Sliceable
 from pdenet_cli.uncertainty.spread import STRATA_SAY
+from pdenet_cli.uncertainty.summaries import MAPS, MEAN
 
 PAGE_PRIORITY = ("risk", "interval", "error", "std", "cv", "angle", "consistency", "share")
-"""The maps in the order of the page, which shows the first of them that was made."""
+"""The maps in the order of the page, which shows the first of them that was made; others come last."""
 SHEET_PRIORITY = ("error", *(name for name in PAGE_PRIORITY if name != "error"))
 
-
-VALUES = ("mean", "interval_low", "interval_high")  # cubes that hold the scene's own quantity
-COUNTS = ("share", "cv", "risk")  # percentages, which are drawn in greys
-TITLES = {
+LAYERS = [MEAN, *(layer for layers in MAPS.values() for layer in layers)]
+VALUES = [layer.name for layer in LAYERS if layer.unit == "value"]  # cubes that hold the scene's own quantity
+COUNTS = [layer.name for layer in LAYERS if layer.unit == "percent"]  # which are drawn in greys
+TITLES = {  # where a description is too long for a heading
     "error": "error to expect",
     "interval": "width of the interval",
     "std": "std of the samples",
@@ -43,7 +44,7 @@ def write_sheet(scene: str, source: Cube, cubes: Mapping[str, Path], report: Rep
 
     `cubes` are the run's outputs by name, the mean among them.
     """
-    names = [name for name in SHEET_PRIORITY if name in report.maps]
+    names = _by_priority(report, SHEET_PRIORITY)
     with ExitStack() as stack:
         opened = {name: stack.enter_context(open_cube(path)) for name, path in cubes.items()}
         seen = None
@@ -51,7 +52,8 @@ def write_sheet(scene: str, source: Cube, cubes: Mapping[str, Path], report: Rep
             values = Values.of(source.meta, report.job["radiometry"])
             factor, unit = values.of_map(report.maps[names[0]]["unit"])
             merged = _merged(opened, names[0])
-            seen = SheetMap(merged, TITLES[names[0]], unit, factor, counts=names[0] in COUNTS)
+            heading = TITLES.get(names[0], report.maps[names[0]]["says"])
+            seen = SheetMap(merged, heading, unit, factor, counts=names[0] in COUNTS)
         samples = "" if report.job["samples"] == 1 else f", {report.job['samples']} samples"
         title = f"{_printable(scene)}: {report.job['model']['name']}{samples}"
         write_whole(picture, sheet_png(source, opened["mean"], seen, title), overwrite=True)
@@ -82,6 +84,11 @@ def write_page(scene: str, source: Cube, cubes: Mapping[str, Path], report: Repo
         write_whole(page, text, overwrite=True)
 
 
+def _by_priority(report: Report, first: Sequence[str]) -> list[str]:
+    """The maps that were made: those in `first` in that order, then all others."""
+    return [name for name in dict.fromkeys((*first, *report.maps)) if name in report.maps]
+
+
 def _printable(name: str) -> str:
     """A name that fonts and pages can show: they have no surrogates."""
     return name.encode("utf-8", "backslashreplace").decode()
@@ -100,7 +107,7 @@ def _facts(scene: str, report: Report) -> Facts:
         scene=_printable(scene),
         model=job["model"]["name"],
         samples=job["samples"],
-        maps=tuple(_map_facts(name, report.maps[name]) for name in PAGE_PRIORITY if name in report.maps),
+        maps=tuple(_map_facts(name, report.maps[name]) for name in _by_priority(report, PAGE_PRIORITY)),
         level=job["uncertainty"]["level"] if "interval" in report.maps else None,
         notes=tuple(_notes(report)),
         record=job | {"maps": report.maps},

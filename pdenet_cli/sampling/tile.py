@@ -35,7 +35,7 @@ class ObservedTile:
         unit, bands = padded[span.crop], self._bands(span.core)
         near = wide.grown(1, within=tile.padded)  # to enlarge a pixel takes its neighbours
         around = Evidence(
-            self._sampler.samples(span, padded) if any_data else self._no_samples(len(unit)),
+            self._samples(span, padded) if any_data else self._no_samples(len(unit)),
             low=unit[:, *wide.relative_to(tile.padded).slices],
             low_roughness=roughness(unit)[:, *near.relative_to(tile.padded).slices],
             scale=tile.scale,
@@ -46,15 +46,7 @@ class ObservedTile:
         # Without data, both are anything: it is not shown. But intervals divide by what is expected.
         unexplained = self._unexplained(around) if any_data else np.zeros_like(around.low)
         expected = self._expected(around) if any_data else np.ones_like(around.roughness)
-        evidence = around.cropped(tile.core.relative_to(wide), unexplained, expected)
-        self._refuse_not_finite(evidence.mean)
-        return evidence, fine_mask
-
-    def _refuse_not_finite(self, mean: Map) -> None:
-        """Stop where the network gives something else than numbers."""
-        if not np.isfinite(mean.sum(dtype=np.float64)):
-            met = f"{self.scene.posterior.model.name} gives values that are not finite"
-            raise ModelError(f"{met}: its weights are damaged or were never trained. Use another model.")
+        return around.cropped(tile.core.relative_to(wide), unexplained, expected), fine_mask
 
     def _bands(self, run: range) -> list[int]:
         """A run of the bands that the network sees, as the file counts them."""
@@ -84,6 +76,15 @@ class ObservedTile:
     def _wide(self) -> Window:
         """The window that samples are needed in."""
         return self.tile.core.grown(self.scene.plan.margin, within=self.tile.padded)
+
+    def _samples(self, span: Span, padded: Map) -> Samples:
+        """The samples of some bands; ModelError where the network gives something else than numbers."""
+        samples = self._sampler.samples(span, padded)
+        total = samples.sum(dtype=np.float64) if isinstance(samples, np.ndarray) else samples.total
+        if not np.isfinite(total):
+            met = f"{self.scene.posterior.model.name} gives values that are not finite"
+            raise ModelError(f"{met}: its weights are damaged or were never trained. Use another model.")
+        return samples
 
     def _no_samples(self, bands: int) -> Samples:
         """Samples of zeros where there is no data: the network is spared."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
+from pdenet_cli.reprs import html_table
 from pdenet_cli.scene.bands import BandChoice
 from pdenet_cli.scene.dtypes import can_hold_all
 from pdenet_cli.scene.meta import CubeMeta
@@ -44,6 +45,29 @@ class Cube:
         self.writable = True  # open_cube sets False: inputs are never changed
         self.stamps = Stamps({}, ())  # of its files, set by open_cube; they must be the same in the end
         assert tuple(array.shape) == meta.shape(axes), (array.shape, axes, meta)
+
+    def __repr__(self) -> str:
+        """One line, for notebooks."""
+        size = f"{self.meta.bands} bands, {self.meta.rows} x {self.meta.columns} pixels, {self.meta.dtype.name}"
+        return f"Cube({self.path.name}: {size}{''.join(f', {text}' for text in self._facts.values())})"
+
+    def _repr_html_(self) -> str:
+        meta = self.meta
+        rows = {"bands, rows, columns": f"{meta.bands}, {meta.rows}, {meta.columns}", "numbers": meta.dtype.name}
+        others = {"notes": " ".join(meta.notes)} if meta.notes else {}
+        return html_table(str(self.path), rows | self._facts | others)
+
+    @property
+    def _facts(self) -> dict[str, str]:
+        """What the file says besides its size, as far as it does."""
+        meta, waves = self.meta, self.meta.wavelengths_nm
+        place = meta.georeference
+        facts = {
+            "wavelengths": None if waves is None else f"{waves.min():.4g} to {waves.max():.4g} nm",
+            "nodata": None if meta.nodata is None else f"{meta.nodata:g}",
+            "ground": "georeferenced" if place.transform or place.points or place.rpc else None,
+        }
+        return {name: text for name, text in facts.items() if text is not None}
 
     @property
     def in_blocks(self) -> bool:
@@ -98,8 +122,8 @@ class Cube:
 
     def _read(self, key: tuple[slice, ...], numbers: Sequence[int] | None = None) -> Pixels:
         """The part of the array at `key` as (bands, rows, columns): all its bands, or these."""
-        there = sorted({*numbers}) if numbers is not None else []
-        array = self.array if numbers is None else SomeBands.of(self.array, self.axes.index("b"), there)
+        ordered = sorted({*numbers}) if numbers is not None else []
+        array = self.array if numbers is None else SomeBands.of(self.array, self.axes.index("b"), ordered)
         try:
             part = array[key]
         except (OSError, ValueError) as error:
@@ -107,8 +131,8 @@ class Cube:
                 raise
             raise FormatError(f"{self.path}: can no longer be read ({error}).") from error
         pixels = np.asarray(part).transpose([self.axes.index(axis) for axis in "brc"])
-        if numbers is not None and list(numbers) != there:
-            pixels = pixels[[there.index(band) for band in numbers]]
+        if numbers is not None and list(numbers) != ordered:
+            pixels = pixels[[ordered.index(band) for band in numbers]]
         return np.ascontiguousarray(pixels, dtype=self.meta.dtype.newbyteorder("="))
 
     def write(self, window: Window, pixels: Pixels, bands: slice = slice(None)) -> None:
@@ -119,8 +143,8 @@ class Cube:
         if pixels.shape != wanted:
             raise UsageError(f"{self.path}: pixels of shape {pixels.shape} for a window of shape {wanted}.")
         if not can_hold_all(self.meta.dtype, pixels):
-            met = f"{pixels.dtype.name} pixels do not fit into {self.meta.dtype.name} values"
-            raise UsageError(f"{self.path}: {met}. Round and clip them first, and convert them with astype.")
+            problem = f"{pixels.dtype.name} pixels do not fit into {self.meta.dtype.name} values"
+            raise UsageError(f"{self.path}: {problem}. Round and clip them first, and convert them with astype.")
         array: Any = self.array
         array[key] = pixels.transpose(["brc".index(axis) for axis in self.axes])
 
@@ -137,9 +161,9 @@ class Cube:
 
     def with_bands(self, chosen: BandChoice) -> Cube:
         """The same cube with only the `chosen` bands; it shares the file."""
-        some = SomeBands.of(self.array, self.axes.index("b"), self.meta.chosen(chosen))
+        array = SomeBands.of(self.array, self.axes.index("b"), self.meta.chosen(chosen))
         kept = Cube(
-            self.path, self.meta.with_bands(chosen), some, self.axes, self.close, self.own_files, self.beside
+            self.path, self.meta.with_bands(chosen), array, self.axes, self.close, self.own_files, self.beside
         )
         kept.whole = None if self.whole is None else self.whole.with_bands(chosen)
         kept.writable, kept.stamps = False, self.stamps

@@ -18,7 +18,7 @@ from pdenet_cli.formats.common.output import Output
 from pdenet_cli.models.networks.pdenet import kernel_of
 from pdenet_cli.report import Report, Say, finite, hashes, versions
 from pdenet_cli.sampling.posterior import Posterior, require_posterior
-from pdenet_cli.sampling.run import super_resolve
+from pdenet_cli.sampling.run import Unkept, seconds_beside_network, super_resolve
 from pdenet_cli.sampling.scene_pass import Limits, ScenePass
 from pdenet_cli.scene.bands import BandChoice, runs
 from pdenet_cli.scene.cube import Cube
@@ -59,6 +59,10 @@ class Settings:
     quicklook: bool = False  # also write a picture, and the sharpened cube for it
     page: bool = False  # also write a page and a picture of the maps, and the sharpened cube for them
     style: bool = True  # also write a style for QGIS beside every raster
+    compress: str | None = None  # how cubes are compressed: deflate, zstd or lzw, as their format allows
+
+
+SIDE, QUICK_SIDE = 64, 24  # of the parts that are timed for a forecast, in input pixels
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,8 @@ class Forecast:
     bytes_of_memory: int
     tiles: int
     tile: int  # longest side of a tile in input pixels
-    bands: int  # in a tile
+    bands: int  # that are computed at once in a tile
+    spans: int  # such runs of bands in a tile
     seconds: float
     in_the_way: tuple[str, ...] = ()  # existing files, which the run would replace only with `overwrite`
 
@@ -124,9 +129,10 @@ class Job:
         fine = _fine(cube, posterior)
         if settings.cube or page or settings.quicklook:
             named = output if settings.cube else output.with_name(f"{output.stem}_mean{output.suffix}")
-            cubes["mean"] = Output(named, form), _mean_meta(fine, settings.dtype)
+            cubes["mean"] = Output(named, form, settings.compress), _mean_meta(fine, settings.dtype)
         for name, meta in self.maps.metas(fine, self.maps.question):
-            cubes[name] = Output(output.with_name(f"{output.stem}_{name}{output.suffix}"), form), meta
+            path = output.with_name(f"{output.stem}_{name}{output.suffix}")
+            cubes[name] = Output(path, form, settings.compress), meta
         return Delivery(output, cubes, settings.overwrite, settings.quicklook, page, settings.style)
 
     def _prepared(self, cube: Cube, posterior: Posterior) -> ScenePass:
@@ -179,7 +185,7 @@ class Job:
                 progress.complete(self._report(job, statistics, time.monotonic() - started))
             else:
                 progress.verify_complete(record, self.scene.plan.tiles, self._map_metas)
-        self.report = self.delivery.commit(self._scene_name, self.scene.cube)
+        self.report = self.delivery.commit(self._scene_name, self.scene.cube, self._map_metas)
 
     @property
     def _scene_name(self) -> str:
@@ -201,17 +207,24 @@ class Job:
             return None
         return record
 
+    def seconds(self, *, quick: bool = False) -> float:
+        """About how long the work takes: network and maps are timed on small parts; `quick`: on smaller ones."""
+        side = QUICK_SIDE if quick else SIDE
+        layers = self.maps.layers({name: Unkept(meta) for name, (_, meta) in self.delivery.cubes.items()})
+        return self.scene.seconds(side) + seconds_beside_network(self.scene, layers, self.question, side)
+
     def forecast(self) -> Forecast:
-        """What the work would need; the time is extrapolated from one sub-network on a part of one tile."""
+        """What the work would need, see `seconds`."""
         scene, cubes = self.scene, self.delivery.cubes
         return Forecast(
             outputs={name: str(output.path) for name, (output, _) in cubes.items()},
             bytes_on_disk=sum(meta.nbytes for _, meta in cubes.values()),
             bytes_of_memory=scene.sampler.bytes_for(scene.plan),
-            tiles=len(scene.plan.tiles) * len(scene.plan.spans),
+            tiles=len(scene.plan.tiles),
+            spans=len(scene.plan.spans),
             tile=scene.plan.tile,
             bands=scene.plan.depth,
-            seconds=scene.seconds(),
+            seconds=self.seconds(),
             in_the_way=() if self.settings.resume else tuple(map(str, self.delivery.in_the_way)),
         )
 
@@ -257,6 +270,7 @@ class Job:
             "window": settings.window and asdict(settings.window),
             "dtype": settings.dtype,
             "outputs": sorted(self.delivery.cubes),
+            "compress": settings.compress,
             "uncertainty": self.maps.facts(self.question) if self.maps.names else None,
             "versions": versions("torch", "numpy"),
             "kernel": kernel_of(posterior.network),

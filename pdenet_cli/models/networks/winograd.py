@@ -184,8 +184,8 @@ def _transformed(weight: Tensor) -> Tensor:
 def _taps_to_frequencies(across: int) -> Tensor:
     """The matrix from three or 3x3 taps to Winograd's points 0, ±√½, ±√2 and infinity, (6, 3) or (36, 9)."""
     rows = [[1.0, 0.0, 0.0]]
-    for square, other in ((0.5, 2.0), (2.0, 0.5)):
-        scale = 2 * square * (square - other)
+    for square, second in ((0.5, 2.0), (2.0, 0.5)):
+        scale = 2 * square * (square - second)
         rows += [[1 / scale, point / scale, square / scale] for point in (square**0.5, -(square**0.5))]
     down = torch.tensor([*rows, [0.0, 0.0, 1.0]], dtype=torch.float64)
     return torch.kron(down, down) if across == 3 else down
