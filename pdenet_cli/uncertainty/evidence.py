@@ -30,6 +30,7 @@ class LazySamples(Protocol):
     @property
     def total(self) -> float:
         """A sum that is finite only if every sample is."""
+
     def mean(self) -> Map:
         """Their mean."""
 
