@@ -50,6 +50,7 @@ EXAMPLES = {
     ),
     "calibrate": ("pdenet calibrate my-sensor.safetensors scenes/*.hdr -o calibrated.safetensors",),
     "psf": ("pdenet psf scene.hdr --picture edges.png",),
+    "adapt": ("pdenet adapt scene.hdr -o scene.safetensors --minutes 10",),
     "list": ("pdenet models list --json",),
     "show": ("pdenet models show general-x4",),
     "import": ("pdenet models import checkpoint.pth -o model.safetensors",),
