@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.errors import ModelError, UsageError
-from pdenet_cli.pages.overview import strips
+from pdenet_cli.pages.levels import strips
 from pdenet_cli.sampling.mixtures import mixtures_seen
 from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.sampling.run import Layer
