@@ -39,6 +39,7 @@ class MapShown:
     name: str
     title: str
     says: str  # what it tells
+    merging: str  # how bands were merged, to be said after that
     unit: str  # of its numbers as shown
     merged: Shown
     counts: bool = False  # percentages
@@ -147,7 +148,8 @@ class _Packing:
             # The first is looked at most.
             share = 0.3 if number == 0 else 0.3 / max(1, len(levels) - 1)
             plane = self._add(fitted_map(shown.merged, int(share * self.left)))
-            facts.append(self._map_facts(shown, number) | dict(plane=plane, top=level.top))
+            told = self._map_facts(shown, number)
+            facts.append(told | dict(plane=plane, top=level.top, says=shown.says + shown.merging))
         return facts
 
     @staticmethod
@@ -206,11 +208,16 @@ class _Packing:
         mean = spectra["mean"]
         if mean.worst <= 1e-6 * max(abs(end) for end in mean.ends):
             return ("The spectra are exactly those of the file.",)
-        usual = f"{mean.usual:.2g} for 99.9 % of the values, at most {mean.worst:.2g}"
+        usual = f"{_rough(mean.usual)} for 99.9 % of the values, at most {_rough(mean.worst)}"
         note = f"The spectra of the result are rounded; they differ from the file by {usual} ({self.scene.unit})"
         half = spectra.get("half")
-        ends = "" if half is None else f", the band around them by {half.usual:.2g} and {half.worst:.2g}"
+        ends = "" if half is None else f", the band around them by {_rough(half.usual)} and {_rough(half.worst)}"
         return (f"{note}{ends}.",)
+
+
+def _rough(value: float) -> str:
+    """Two significant digits, or a whole number."""
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def _ramp(colours: str) -> str:

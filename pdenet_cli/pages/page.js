@@ -49,7 +49,7 @@ async function setMap(index) {
   byId("top").textContent = `${number(about.top)} and more`;
   byId("half-top").textContent = number(about.top / 2);
   byId("map-unit").textContent = about.unit;
-  byId("map-says").textContent = perBand ? `${about.says}, ${bandName(Number(byId("band").value))}` : about.says;
+  byId("map-says").textContent = perBand ? `${about.says}: ${bandName(Number(byId("band").value))}` : about.says;
   byId("ramp").style.background = `linear-gradient(to right, ${rampStops(about.counts)})`;
   show(page.shown ?? page.chosen);
   redraw();

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +25,7 @@ SAMPLES = 12_000  # spectra that a basis is made from
 PATCH = 64  # pixels a side of the parts from which the size of the whole is foreseen
 FINE_STEP = 1 / 600  # of a code, in ranges of a band
 COARSE_STEP = 1 / 100  # of maps and intervals, which are not known better
-MOST_BASIS = {FINE_STEP: 64, COARSE_STEP: 24}  # spectra of a basis
+USUAL_BASIS = {FINE_STEP: 64, COARSE_STEP: 24}  # spectra of a basis, with which a scene is rather thinned
 FAINT = 0.05  # a band whose range is less than this share of the largest counts as if it had that
 USUAL_SHARE = 0.999  # of the values, for the usual difference
 
@@ -58,6 +58,11 @@ class Coding:
         mixed = np.tensordot((self.basis * self.scale).T.astype(np.float32), parts, 1)
         return np.asarray(self.middle[:, None, None] + mixed)
 
+    def first(self, count: int) -> Self:
+        """The same with the first `count` components only."""
+        basis = None if self.basis is None else self.basis[:count]
+        return replace(self, lowest=self.lowest[:count], size=self.size[:count], basis=basis)
+
     @classmethod
     def direct(cls, shown: Shown, usable: NDArray[np.bool_]) -> Self:
         """Codes of the bands themselves: whole numbers exactly where they have no more than 65,534 values."""
@@ -83,7 +88,7 @@ class Coding:
         middle = sample.mean(1)
         flat = (sample - middle[:, None]) / scale[:, None]
         _, vectors = np.linalg.eigh(flat @ flat.T)
-        basis = vectors[:, ::-1].T[: MOST_BASIS[step_size]]
+        basis = vectors[:, ::-1].T
         basis = basis[: _enough(flat, basis, step_size)]
         parts = basis @ flat
         reach = 4 * np.abs(parts).max(1) + step_size  # pixels beyond the sample may be rarer
@@ -161,9 +166,9 @@ class Spectra:
                 spectra = cls._of(shown, coding, grid)
                 if len(spectra.content) <= most:
                     return spectra
-        coding = Coding.mixed(shown, usable, step_size)
+        coding, size = _affordable(shown, Coding.mixed(shown, usable, step_size), grid, most, USUAL_BASIS[step_size])
         if not step:
-            step = max(1, math.ceil(math.sqrt(_foreseen(shown, coding, grid) / most)))
+            step = max(1, math.ceil(math.sqrt(size / most)))
         while True:
             spectra = cls._of(shown, coding, shown.grid(step))
             if len(spectra.content) <= most or spectra.grid.size <= 64:
@@ -187,6 +192,16 @@ class Spectra:
                 worst = max(worst, float(away.max()))
             parts.append(codes)
         return cls(packed(np.concatenate(parts, axis=1)), grid, coding, max(usual), worst, (least, most))
+
+
+def _affordable(shown: Shown, coding: Coding, grid: Grid, most: int, least: int) -> tuple[Coding, float]:
+    """The coding with as many components as take `most` bytes, but with `least` anyhow; about how many it takes."""
+    count = len(coding.lowest)
+    while True:
+        size = _foreseen(shown, coding.first(count), grid)
+        if size <= 0.95 * most or count <= least:
+            return coding.first(count), size
+        count = max(least, int(0.9 * count * min(1.0, max(0.5, most / size))))
 
 
 def _has_data(shown: Shown) -> NDArray[np.bool_]:

@@ -101,16 +101,15 @@ def _map(name: str, cubes: Mapping[str, Cube], values: Values, report: Report) -
     """A map of the page, merged and, where the run wrote that, for each band."""
     factor, unit = values.of_map(report.maps[name]["unit"])
     counts = report.maps[name]["unit"] == "percent"
-    says = report.maps[name]["says"]
-    if "bands" not in says:
-        says = f"{says}, merged over the bands"
+    says = report.maps[name]["says"].removesuffix(", mean over the bands")
+    how = "" if "bands" in says else ", mean over the bands" if name == "interval" else ", merged over the bands"
     merged = Shown(_merged(cubes, name), (factor,))
     each = _each_band(cubes, name)
     if each is None or name == "interval":
         bands = None
     else:
         bands = Shown(each) if counts or unit == "degrees" else Shown.spread(each, values)
-    return MapShown(name, TITLES[name], says, unit, merged, name in COUNTS, each is not None, bands)
+    return MapShown(name, TITLES[name], says, how, unit, merged, name in COUNTS, each is not None, bands)
 
 
 def _each_band(cubes: Mapping[str, Cube], name: str) -> Cube | None:
