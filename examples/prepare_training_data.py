@@ -1,12 +1,15 @@
-"""Make of a folder of public cubes the folders that shipped models are trained, chosen and judged on.
+"""Make of a folder of public cubes the folders that shipped models are trained, chosen, calibrated and judged on.
 
     pip install tensorly && python examples/prepare_training_data.py DATA OUT
 
 DATA holds folders cave, aviris, spectir, casi, enmap, kaist and neon. The scenes of weights/unseen.sha256 go to
-OUT/unseen, those of weights/choosing.sha256 to OUT/choosing, all others to OUT/training. Most cubes are linked as
-they are. EnMAP comes in tiles of 32 x 32 pixels, which are put together by their georeference into two rectangles
-without holes; one CASI file holds three cubes, of which `Y` is the image; Indian Pines comes whole from the PyPI
-package `tensorly`.
+OUT/unseen, those of weights/choosing.sha256 to OUT/choosing, others to OUT/training. NEON's many small plots would
+outweigh all else, so one in four of them is trained on. Most cubes are linked as they are. EnMAP comes in tiles of
+32 x 32 pixels, which are put together by their georeference into two rectangles without holes; one CASI file holds
+three cubes, of which `Y` is the image; Indian Pines comes whole from the PyPI package `tensorly`.
+
+OUT/calibrating-xSCALE gets what training at that scale never sees: the lower right quarters of training scenes,
+cut out, where they are large enough, the scenes of OUT/choosing, and of NEON one plot a site.
 """
 
 import sys
@@ -17,21 +20,32 @@ import numpy as np
 from tensorly.datasets import load_indian_pines
 
 from pdenet_cli import Cube, CubeMeta, Window, create_cube, open_cube
+from pdenet_cli.training.data import held_out
 
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 AS_THEY_ARE = ("cave", "aviris", "spectir", "kaist", "neon")
+SCALES = (2, 4, 8)
+PLOTS_APART = 4  # of NEON, from one that is trained on to the next
+SMALLEST_QUARTER = 8  # coarse pixels on a side of a quarter that is worth calibrating on
+SUFFIXES = (".mat", ".tif", ".hdr")
 RECTANGLES = {"enmap_a": Window(32, 0, 64, 64), "enmap_b": Window(0, 64, 128, 64)}  # of the mosaic
 
 
 def main(data: Path, out: Path) -> None:
     """Fill `out`."""
     folder = {name: use for use in ("unseen", "choosing") for name in listed(use)}
-    for use in ("training", "choosing", "unseen"):
+    for use in ("training", "choosing", "unseen", *map(calibrating, SCALES)):
         (out / use).mkdir(parents=True, exist_ok=True)
+    training = out / "training"
+    plots = []
     for path in sorted(path for name in AS_THEY_ARE for path in (data / name).iterdir()):
         name = f"{path.parent.name}/{path.name}"
-        link(path, out / folder.get(name, "training") / name.replace("/", "_"))
-    training = out / "training"
+        if path.parent.name == "neon" and name not in folder:
+            plots.append(path)
+        else:
+            link(path, out / folder.get(name, "training") / name.replace("/", "_"))
+    for path in plots[::PLOTS_APART]:
+        link(path, training / f"neon_{path.name}")
     link(data / "casi" / "MUUFL_TAEF.mat", training / "MUUFL_TAEF.mat")
     with open_cube(data / "casi" / "muffle_dataset_130_90.mat", variable="Y") as cube:
         write(training / "muffle.hdr", replace(cube.meta, dtype=np.dtype("<f4")), cube.read())
@@ -41,6 +55,41 @@ def main(data: Path, out: Path) -> None:
     for name, rectangle in RECTANGLES.items():
         meta, pixels = stitched(tiles, rectangle)
         write(training / f"{name}.tif", meta, pixels)
+    spare = (*(path for path in plots if path not in plots[::PLOTS_APART]), *(out / "choosing").glob("neon_*"))
+    one_a_site = {site(path): path for path in reversed(spare)}
+    larger = [path for path in (out / "choosing").iterdir() if path not in spare]
+    quartered = [
+        path for path in training.iterdir() if path.suffix in SUFFIXES and not path.name.startswith("neon_")
+    ]
+    for scale in SCALES:
+        target = out / calibrating(scale)
+        for path in larger:
+            link(path, target / path.name)
+        for name, path in one_a_site.items():
+            link(path, target / f"neon_{name}.tif")
+        for path in quartered:
+            write_quarter(path, target, scale)
+
+
+def calibrating(scale: int) -> str:
+    """The folder of what training at this scale never sees."""
+    return f"calibrating-x{scale}"
+
+
+def site(plot: Path) -> str:
+    """The site of a NEON plot, by its name, in which it is the only word of four capitals."""
+    return next(word for word in plot.stem.split("_") if word.isupper())
+
+
+def write_quarter(path: Path, folder: Path, scale: int) -> None:
+    """The part of a training scene that training at this scale holds out, if it does, as a cube of its own."""
+    with open_cube(path) as cube:
+        quarter = held_out((cube.meta.rows, cube.meta.columns), scale)
+        if quarter is not None and min(quarter.rows, quarter.columns) >= SMALLEST_QUARTER * scale:
+            whole = cube.meta
+            size = (whole.bands, quarter.rows, quarter.columns)
+            kept = CubeMeta(*size, whole.dtype, nodata=whole.nodata, good_bands=whole.good_bands)
+            write(folder / f"{path.stem}_quarter.hdr", kept, cube.read(quarter))
 
 
 def listed(use: str) -> list[str]:

@@ -26,6 +26,7 @@ from pdenet_cli.tools import calibrate as calibration_tool
 from pdenet_cli.tools import learn_errors as tool
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.truths import TruthSettings, trained_on
+from pdenet_cli.training.data import sha256_of
 from pdenet_cli.training.error_lessons import Lessons, learn_errors
 from pdenet_cli.training.scene_lessons import places
 from pdenet_cli.uncertainty.calibration import Calibration
@@ -143,12 +144,12 @@ def test_the_expected_error_takes_the_place_of_the_guess():
 
 
 @given(rows=st.integers(2, 40), columns=st.integers(2, 40), top=st.integers(0, 39), left=st.integers(0, 39))
-def test_lessons_never_touch_the_held_out_quarter(rows, columns, top, left):
+def test_lessons_never_touch_what_is_held_out_unless_that_is_all(rows, columns, top, left):
     low = np.zeros((1, rows, columns), np.float32)
     quarter = Window(min(top, rows - 1), min(left, columns - 1), max(1, rows - top), max(1, columns - left))
     coarse = Coarse(Cube(None, CubeMeta(*low.shape, low.dtype), low), quarter)
     for place in places(coarse, 0):
-        assert not place.overlaps(quarter)
+        assert quarter == coarse.cube.meta.window or not place.overlaps(quarter)
         assert place.grown(0, within=coarse.cube.meta.window) == place
 
 
@@ -321,12 +322,37 @@ def test_a_model_that_does_not_know_its_errors_says_what_to_do(pdenet, models, s
     assert "pdenet calibrate --learn-errors" in ran.stderr
 
 
-def test_whole_scenes_leave_nothing_to_learn_from(models, truths, tmp_path):
-    with pytest.raises(UsageError, match="`learn_errors` needs `part` lower-right"):
+def test_whole_scenes_are_learned_from_each_judged_by_what_others_taught(sane, truths, tmp_path, monkeypatch):
+    monkeypatch.setattr(tool, "STEPS", 2)
+    output, notes = tmp_path / "whole.safetensors", []
+    done = calibrate(str(sane), truths[:2], output, TruthSettings(), samples=2, learn=True, say=notes.append)
+    assert notes == []
+    assert [scene["learned"] for scene in done.calibration.scenes] == [False, False]
+    assert load_model(output).errors is not None
+    again = tmp_path / "again.safetensors"  # what was learned first is learned anew, not held against the scenes
+    calibrate(str(output), truths[:2], again, TruthSettings(), samples=2, learn=True)
+
+
+def test_one_whole_scene_has_no_other_to_be_judged_by(models, truths, tmp_path):
+    with pytest.raises(UsageError, match="`learn_errors` needs two scenes or more, or `part` lower-right"):
         calibrate(
-            str(models / "pdenet.safetensors"), truths, tmp_path / "no.safetensors", TruthSettings(), learn=True
+            str(models / "pdenet.safetensors"),
+            truths[:1],
+            tmp_path / "no.safetensors",
+            TruthSettings(),
+            learn=True,
         )
     assert not (tmp_path / "no.safetensors").exists()
+
+
+def test_whole_scenes_that_a_model_was_trained_on_teach_it_nothing_of_errors(sane, truths, tmp_path):
+    model = load_model(sane)
+    with open_cube(truths[0]) as cube:
+        fact = {"name": truths[0].name, "sha256": sha256_of(cube), "shape": list(cube.meta.shape())}
+    known = tmp_path / "known.safetensors"
+    save_model(known, dataclasses.replace(model, spec=dataclasses.replace(model.spec, data=(fact,))))
+    with pytest.raises(UsageError, match=f"{truths[0].name}: the model was trained on this scene"):
+        calibrate(str(known), truths[:2], tmp_path / "no.safetensors", TruthSettings(), samples=2, learn=True)
 
 
 def test_what_was_learned_from_scenes_certifies_nothing_on_them(models, truths, tmp_path):

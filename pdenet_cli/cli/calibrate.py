@@ -37,7 +37,8 @@ def calibrate(
         bool,
         typer.Option(
             "--learn-errors",
-            help="First learn, beside the held-out quarters (--part lower-right), how large errors are.",
+            help="First learn how large errors are: from whole scenes that the model was not trained on, "
+            "or beside the held-out quarters of its own (--part lower-right).",
         ),
     ] = False,
     part: options.ComparedPart = "whole",

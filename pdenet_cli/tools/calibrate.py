@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import ModelError, UsageError, as_pdenet_error
+from pdenet_cli.errors import FormatError, ModelError, UsageError, as_pdenet_error
 from pdenet_cli.evaluation.estimate_maps import EstimateMaps
 from pdenet_cli.evaluation.sharpness import sharpness_of
 from pdenet_cli.evaluation.trial import make_coarse, sharpen_coarse
@@ -21,6 +21,7 @@ from pdenet_cli.files import refuse_existing, refuse_folders
 from pdenet_cli.formats import files_of
 from pdenet_cli.models.catalogue import find_model
 from pdenet_cli.models.model import Model, load_model, save_model, training_tensors
+from pdenet_cli.models.spec import ERRORS_KEY, ModelSpec
 from pdenet_cli.models.weights_file import SUFFIX
 from pdenet_cli.report import Say, Watch, WatchTiles, hashes
 from pdenet_cli.sampling.posterior import Posterior
@@ -64,8 +65,8 @@ def calibrate(
 ) -> Calibrated:
     """Write `model` to `output` with intervals calibrated on `scenes`; scenes that fail are left out.
 
-    `learn`: before that, it learns from what is not held out of the scenes how large its errors are; the intervals
-    of each scene are fitted as if it were new to what was learned.
+    `learn`: before that, it learns from the scenes, or from what is not held out of them, how large its errors
+    are; the intervals of each scene are fitted as if it were new to what was learned.
     """
     started = time.monotonic()
     level = LEVEL if settings.level is None else settings.level
@@ -75,9 +76,9 @@ def calibrate(
     if learn and certify:
         way = "Learn first; then certify on other scenes"
         raise UsageError(f"`certify` with `learn_errors`: what was learned from scenes certifies nothing. {way}.")
-    if learn and settings.part == "whole":
-        way = "errors are learned beside that quarter, intervals fitted on it"
-        raise UsageError(f"`learn_errors` needs `part` lower-right: {way}.")
+    if learn and settings.part == "whole" and len(scenes) < 2:
+        why = "the intervals of each are fitted with what was learned from others"
+        raise UsageError(f"`learn_errors` needs two scenes or more, or `part` lower-right: {why}.")
     if output.suffix != SUFFIX:
         raise UsageError(f"{output}: a model's name must end in {SUFFIX}.")
     source = find_model(model)
@@ -86,11 +87,16 @@ def calibrate(
     posterior = _posterior(source, samples, seed, device, settings)
     trained_for = posterior.model.spec.training_degradation()
     degradation = settings.degradation(trained_for)
-    taught = Taught(posterior.model, {})
+    taught, seen = Taught(posterior.model, {}), posterior.model.spec
     if learn:
+        # What an earlier error network has learned from does not matter: a new one takes its place.
+        seen = replace(seen, extra={name: value for name, value in seen.extra.items() if name != ERRORS_KEY})
+        _refuse_trained_on(scenes, settings, seen)
         taught = learn_from(posterior, scenes, degradation, settings, watch, say)
         posterior = posterior.with_model(taught.model)
-    known, failed = _measure_scenes(scenes, posterior, taught, degradation, settings, watch, say, certify=certify)
+    known, failed = _measure_scenes(
+        scenes, posterior, taught, seen, degradation, settings, watch, say, certify=certify
+    )
     ratios = [own for _, own in known]
     made = Calibration.fit(
         ratios,
@@ -128,6 +134,15 @@ def _posterior(source: Path, samples: int, seed: int, device: str, settings: Tru
     return posterior
 
 
+def _refuse_trained_on(scenes: Sequence[Path], settings: TruthSettings, spec: ModelSpec) -> None:
+    """Stop where the network was trained on a scene: its errors there are smaller than on any new one."""
+    for path in scenes:
+        with suppress(FormatError):  # a scene that cannot be read is told of later
+            if trained_on(path, settings, [spec]) == [True]:
+                why = "its errors there tell nothing of new scenes. Use other scenes, or `part` lower-right"
+                raise UsageError(f"{path}: the model was trained on this scene; {why}.")
+
+
 def _with_calibration(model: Model, calibration: Calibration) -> Model:
     """The model with a calibration."""
     return replace(model, spec=replace(model.spec, extra={**model.spec.extra, KEY: calibration.to_dict()}))
@@ -137,6 +152,7 @@ def _measure_scenes(
     scenes: Sequence[Path],
     posterior: Posterior,
     taught: Taught,
+    seen: ModelSpec,
     degradation: Degradation,
     settings: TruthSettings,
     watch: Watch,
@@ -144,13 +160,13 @@ def _measure_scenes(
     *,
     certify: bool,
 ) -> tuple[list[tuple[dict[str, Any], ErrorRatios]], dict[str, str]]:
-    """The facts and the error ratios of each scene, and why scenes failed."""
+    """The facts and the error ratios of each scene, and why scenes failed; `seen` names the scenes trained on."""
     inputs = _hash_scenes(scenes, settings)
     known: list[tuple[dict[str, Any], ErrorRatios]] = []
     failed: dict[str, str] = {}
     for number, path in enumerate(scenes):
         try:
-            (was_trained_on,) = trained_on(path, settings, [posterior.model.spec])
+            (was_trained_on,) = trained_on(path, settings, [seen])
             if was_trained_on and certify:
                 raise UsageError(f"{path}: the model was trained on this scene, so it certifies nothing.")
             if was_trained_on:

@@ -1,4 +1,6 @@
-"""`pdenet calibrate --learn-errors`: a model learns how large its errors are, beside the held-out quarters.
+"""`pdenet calibrate --learn-errors`: a model learns how large its errors are, on scenes it was not trained on.
+
+Where it was trained on all but a quarter of each (`part` lower-right), it learns beside these quarters.
 
 Intervals that were fitted with a network that knows the scenes would be too narrow on new ones: it foresees the
 errors of a scene better if it has learned from the rest of it. So each scene's intervals are fitted with a network
@@ -150,7 +152,10 @@ def _lessons(
     settings: TruthSettings,
     watch: WatchTiles,
 ) -> tuple[Lessons | None, float | None]:
-    """Patches of a scene outside its held-out quarter, None if it has no room for one; and how sharp it is."""
+    """Patches of a scene outside its held-out quarter if `settings` name it, and how sharp the scene is.
+
+    None in place of patches if there is no room for one.
+    """
     spec = posterior.model.spec
     with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
         quarter = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands)

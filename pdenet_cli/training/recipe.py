@@ -122,6 +122,7 @@ def general(scale: int) -> Recipe:
     return replace(
         fast(scale),
         name="general",
+        keep_last=True,
         spectral=0.5,
         energy=0.4,
         soft=0.3,

@@ -25,6 +25,8 @@ def lessons_of(
 ) -> Lessons | None:
     """Lessons from the scene around `held_out`: `low` is all of it degraded, `maps` what was made of that.
 
+    Where all of the scene is `held_out`, the lessons are from all of it.
+
     `finer_fwhm` is how sharp the scene is.
 
     None if there is no room beside `held_out`, or no data.
@@ -45,14 +47,18 @@ def lessons_of(
 
 
 def places(low: Coarse, seed: int) -> list[Window]:
-    """Windows of the input at random places that do not touch the held-out part; none where there is no room."""
+    """Windows of the input at random places that do not touch the held-out part; none where there is no room.
+
+    Where that part is the whole scene, nothing is held out.
+    """
     rows, columns = low.cube.meta.rows, low.cube.meta.columns
     side = Window(0, 0, *(max(1, min(PATCH, length // 2)) for length in (rows, columns)))
     generator = np.random.default_rng(seed)
     last = rows - side.rows + 1, columns - side.columns + 1
     corners = generator.integers(last, size=(TRIES * PLACES, 2)).tolist()
     tried = (side.moved(*corner) for corner in corners)
-    return list(islice((place for place in tried if not place.overlaps(low.part)), PLACES))
+    all_of_it = low.part == low.cube.meta.window
+    return list(islice((place for place in tried if all_of_it or not place.overlaps(low.part)), PLACES))
 
 
 def _patch(
