@@ -1,12 +1,10 @@
 """Planes of whole numbers in few bytes, without loss, as the script of a page reads them.
 
-Each number is foretold from those to its left, above and between (as JPEG-LS does); the differences, which are small,
-are deflated: all their low bytes, then all their high bytes.
+Each number is foretold from those to its left, above and between (as JPEG-LS does); the differences, which are
+small, are deflated: all their low bytes, then all their high bytes.
 """
 
 from __future__ import annotations
-
-import zlib
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,17 +28,3 @@ def _foretold(codes: Codes) -> NDArray[np.int32]:
     framed = np.pad(codes, ((0, 0), (1, 0), (1, 0))).astype(np.int32)
     left, above, corner = framed[:, 1:, :-1], framed[:, :-1, 1:], framed[:, :-1, :-1]
     return np.asarray(np.clip(left + above - corner, np.minimum(left, above), np.maximum(left, above)))
-
-
-def unpacked(content: bytes, planes: int, rows: int, columns: int) -> Codes:
-    """What `packed` packed."""
-    low, high = np.frombuffer(zlib.decompress(content), np.uint8).reshape(2, -1).astype(np.uint16)
-    folded = (low | high << 8).reshape(planes, rows, columns)
-    difference = ((folded >> 1) ^ (-(folded & 1).astype(np.int32)).astype(np.uint16)).astype(np.int32)
-    codes = np.zeros((planes, rows + 1, columns + 1), np.int32)
-    for row in range(1, rows + 1):
-        for column in range(1, columns + 1):
-            left, above, corner = codes[:, row, column - 1], codes[:, row - 1, column], codes[:, row - 1, column - 1]
-            value = np.clip(left + above - corner, np.minimum(left, above), np.maximum(left, above))
-            codes[:, row, column] = (value + difference[:, row - 1, column - 1]) & MOST_CODE
-    return codes[:, 1:, 1:].astype(np.uint16)

@@ -78,7 +78,7 @@ def fitted_colours(shown: Shown, bands: tuple[int, ...], limits: NDArray[np.floa
 
 
 def fitted_map(shown: Shown, most: int) -> Planes:
-    """The map in fine steps if that takes at most `most` bytes, else in coarser ones on the finest grid that does."""
+    """The map in at most `most` bytes: in fine steps, else in coarser ones on the finest grid that fits."""
     if shown.grid(1).size < 2 * most:
         fine = map_plane(shown, 1)
         if len(fine.content) <= most:

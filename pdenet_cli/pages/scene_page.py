@@ -77,9 +77,9 @@ def _top(scene: SceneShown, words: Words) -> Iterator[str]:
     )
     if words.level is not None:
         yield (
-            f'<p>The interval (the band around a spectrum) holds the true value in about {100 * words.level:g} of '
-            "100 cases, on average over scenes like those the model was calibrated on; a scene unlike them, or the "
-            "edges in a scene, may have fewer.</p>"
+            f"<p>The interval (the band around a spectrum) holds the true value in about {100 * words.level:g} of "
+            "100 cases, on average over scenes like those the model was calibrated on; a scene unlike them, or "
+            "edges, may have fewer.</p>"
         )
     if any(not shown.counts for shown in scene.maps):
         yield f'<p class="soft">{GRID_SAYS}</p>'
@@ -107,7 +107,8 @@ def _views(scene: SceneShown, contents: Contents) -> Iterator[str]:
     if scene.maps:
         yield f'<div><div class="head">{_maps_head(scene)}</div><div class="view">'
         yield '<canvas id="trust" tabindex="0" role="application" aria-label="The map" aria-describedby="told">'
-        yield f'</canvas></div><p class="soft" id="map-says"></p>{_bar(any(seen.empty for seen in contents.levels))}</div>'
+        bar = _bar(any(seen.empty for seen in contents.levels))
+        yield f'</canvas></div><p class="soft" id="map-says"></p>{bar}</div>'
     yield "</div>"
     yield (
         '<p class="tools screen"><button id="farther" disabled aria-label="zoom out">−</button>'
@@ -120,7 +121,7 @@ def _views(scene: SceneShown, contents: Contents) -> Iterator[str]:
 def _pictures_head(contents: Contents) -> str:
     def picked(side: str, chosen: str, label: str) -> str:
         options = "".join(
-            f'<option{" selected" if name == chosen else ""}>{name}</option>'
+            f"<option{' selected' if name == chosen else ''}>{name}</option>"
             for name in ("input", "bicubic", "result")
         )
         return f'<label>{label} <select id="{side}" autocomplete="off" disabled>{options}</select></label>'
@@ -143,8 +144,8 @@ def _pictures_head(contents: Contents) -> str:
         '<button id="blink" aria-pressed="false" disabled>blink</button> '
         f'<label>as <select id="picture" autocomplete="off" disabled>{kind}</select></label>'
         f'<span id="three" hidden>{three}</span>'
-        f'<label id="band-choice" hidden><input type="range" id="band" min="0" max="{len(names) - 1}" value="{rgb[0]}" '
-        'autocomplete="off" disabled> <span id="band-name"></span></label>'
+        '<label id="band-choice" hidden><input type="range" id="band" autocomplete="off" disabled min="0" '
+        f'max="{len(names) - 1}" value="{rgb[0]}"> <span id="band-name"></span></label>'
     )
 
 

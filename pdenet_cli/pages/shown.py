@@ -86,7 +86,9 @@ class Shown:
             top = first + row * step
             bottom = min(meta.rows, top + height * step)
             window = Window(top, across, bottom - top, meta.columns - across)
-            yield self._shown(self.cube.thinned(step, window, slice(None) if bands is None else list(bands)), bands)
+            yield self._shown(
+                self.cube.thinned(step, window, slice(None) if bands is None else list(bands)), bands
+            )
 
     def part(self, window: Window, bands: Sequence[int] | None = None) -> BandValues:
         """Every pixel of a part."""

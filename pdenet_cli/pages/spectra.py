@@ -1,8 +1,8 @@
 """All bands of the pixels of a grid in few bytes: as they are where that fits, else as mixtures of basis spectra.
 
-A value is what the script computes too: middle[b] + sum over k of (lowest[k] + size[k] · (c - 1)) · basis[k, b] from
-the codes c of a pixel, 0 being no data; without a basis, code plane k is band k. How far that is from the file is
-measured on every value and stated.
+From the codes c of a pixel (0: no data), its value in band b is middle[b] + the sum over k of
+(lowest[k] + size[k] · (c - 1)) · basis[k, b]; without a basis, plane k of the codes is band k. How far that is
+from the file is measured on every value and stated.
 """
 
 from __future__ import annotations
@@ -166,7 +166,9 @@ class Spectra:
                 spectra = cls._of(shown, coding, grid)
                 if len(spectra.content) <= most:
                     return spectra
-        coding, size = _affordable(shown, Coding.mixed(shown, usable, step_size), grid, most, USUAL_BASIS[step_size])
+        coding, size = _affordable(
+            shown, Coding.mixed(shown, usable, step_size), grid, most, USUAL_BASIS[step_size]
+        )
         if not step:
             step = max(1, math.ceil(math.sqrt(size / most)))
         while True:
@@ -195,7 +197,7 @@ class Spectra:
 
 
 def _affordable(shown: Shown, coding: Coding, grid: Grid, most: int, least: int) -> tuple[Coding, float]:
-    """The coding with as many components as take `most` bytes, but with `least` anyhow; about how many it takes."""
+    """The coding with as many components as `most` bytes hold, but with `least` anyhow; its bytes."""
     count = len(coding.lowest)
     while True:
         size = _foreseen(shown, coding.first(count), grid)

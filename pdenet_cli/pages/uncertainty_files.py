@@ -13,8 +13,8 @@ from pdenet_cli.formats import open_cube
 from pdenet_cli.pages.contents import PAGE_SIZE, MapShown, SceneShown
 from pdenet_cli.pages.scene_page import Words, scene_page
 from pdenet_cli.pages.sheet import SheetMap, sheet_png
-from pdenet_cli.pages.style import colour_style, map_style
 from pdenet_cli.pages.shown import Shown
+from pdenet_cli.pages.style import colour_style, map_style
 from pdenet_cli.pages.values import Values
 from pdenet_cli.report import Report
 from pdenet_cli.scene.cube import Cube

@@ -60,6 +60,6 @@ def sharpen(
         name: np.empty(meta.shape(), np.float32) for name, meta in metas.items()
     }
     cubes = {name: Cube(Path(name), meta, made[name]) for name, meta in metas.items()}
-    for done, _ in enumerate(super_resolve(scene, asked.layers(cubes), question=question), start=1):
+    for done, _ in enumerate(super_resolve(scene, asked.layers(cubes, fine), question=question), start=1):
         watch(done, len(scene.plan.tiles))
     return {name: array[0] if name.endswith("_merged") else array for name, array in made.items()}
