@@ -218,10 +218,10 @@ function listen() {
     const point = bandUnder(event);
     if (point) { byId("band").value = point.band; pickPicture(); }
   });
-  byId("same").addEventListener("change", () => show(page.shown));
-  byId("numbers").addEventListener("toggle", () => show(page.shown));
+  byId("same").addEventListener("change", () => show(page.shown ?? page.chosen));
+  byId("numbers").addEventListener("toggle", () => show(page.shown ?? page.chosen));
   addEventListener("hashchange", fromAddress);
-  addEventListener("resize", () => { fit(); moveBy(0, 0, Math.max(place.zoom, Math.min(fitting(), 1))); show(page.shown); });
+  addEventListener("resize", () => { fit(); moveBy(0, 0, Math.max(place.zoom, Math.min(fitting(), 1))); show(page.shown ?? page.chosen); });
 }
 
 async function start() {

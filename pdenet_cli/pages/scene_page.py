@@ -102,7 +102,13 @@ def _views(scene: SceneShown, contents: Contents) -> Iterator[str]:
     yield '<span class="tag" id="tag-left"></span><span class="tag" id="tag-right"></span>'
     yield (
         '<div id="divider" role="slider" tabindex="0" aria-label="Where the left picture ends" aria-valuemin="0" '
-        'aria-valuemax="100" aria-valuenow="50"></div></div></div>'
+        'aria-valuemax="100" aria-valuenow="50"></div></div>'
+    )
+    yield (
+        '<p class="tools screen"><button id="farther" disabled aria-label="zoom out">−</button>'
+        '<button id="nearer" disabled aria-label="zoom in">+</button>'
+        '<button id="whole" disabled>whole scene</button>'
+        '<button id="single" disabled>single pixels</button></p></div>'
     )
     if scene.maps:
         yield f'<div><div class="head">{_maps_head(scene)}</div><div class="view">'
@@ -110,12 +116,6 @@ def _views(scene: SceneShown, contents: Contents) -> Iterator[str]:
         bar = _bar(any(seen.empty for seen in contents.levels))
         yield f'</canvas></div><p class="soft" id="map-says"></p>{bar}</div>'
     yield "</div>"
-    yield (
-        '<p class="tools screen"><button id="farther" disabled aria-label="zoom out">−</button>'
-        '<button id="nearer" disabled aria-label="zoom in">+</button>'
-        '<button id="whole" disabled>whole scene</button>'
-        '<button id="single" disabled>single pixels</button></p>'
-    )
 
 
 def _pictures_head(contents: Contents) -> str:
