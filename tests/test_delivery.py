@@ -295,7 +295,7 @@ def test_all_cubes_of_a_run_must_have_room_together(scene, models, tmp_path, mon
     assert not list(tmp_path.glob("*fine*"))
     with_room_for(needed, monkeypatch)
     list(Job(scene, tmp_path / "fine.hdr", posterior, settings).run())
-    assert (tmp_path / "fine_std.hdr").exists()
+    assert (tmp_path / "fine_std_merged.hdr").exists()
 
 
 def test_a_full_disk_ends_in_one_line_and_leaves_nothing(scene, models, tmp_path):
@@ -337,7 +337,7 @@ def test_a_name_too_long_for_the_disk_is_one_line_and_stops_no_other(pdenet, mak
     ran = pdenet("uncertainty", long, short, "-o", tmp_path / "maps", "--samples", 2, "--map", "std")
     assert ran.returncode == 7, ran.stderr
     assert "Traceback" not in ran.stderr
-    assert (tmp_path / "maps" / "short_std.hdr").exists()
+    assert (tmp_path / "maps" / "short_std_merged.hdr").exists()
     page = tmp_path / f"{'p' * 300}.html"
     ran = pdenet("evaluate", short, short, "--html", page)
     assert ran.returncode == 5, ran.stderr

@@ -14,7 +14,7 @@ from pdenet_cli.pages.shown import Shown
 from pdenet_cli.scene.georeference import Georeference
 from tests.browser import Browser, needs_browser
 from tests.cubes import in_memory
-from tests.scene_pages import COLUMNS, ROWS, SCALE, WAVES, facts_in, page_of, some_cubes
+from tests.scene_pages import SCALE, WAVES, facts_in, page_of, some_cubes
 
 pytestmark = needs_browser
 
@@ -334,7 +334,8 @@ def test_on_a_phone_nothing_sticks_out_and_labels_can_be_read(opened):
     assert page.value("document.documentElement.scrollWidth <= innerWidth")
     page.wait("chart.viewBox.baseVal.width === chart.clientWidth")
     labels = page.value(
-        '[...document.querySelectorAll("#drawing text[text-anchor=middle]")].map(t => t.getBoundingClientRect().toJSON())'
+        '[...document.querySelectorAll("#drawing text[text-anchor=middle]")]'
+        ".map(text => text.getBoundingClientRect().toJSON())"
     )
     assert len(labels) >= 3
     assert all(label["height"] >= 12 for label in labels)

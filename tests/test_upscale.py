@@ -37,7 +37,8 @@ def test_a_band_set_to_zero_stays_zero_and_is_told_of(pdenet, scene, models, tmp
     pixels[2] = 0
     rewritten(scene, pixels)
     out = tmp_path / "fine.tif"
-    ran = pdenet("upscale", scene, "-o", out, "--model", models / "pdenet.safetensors", "--with-uncertainty")
+    words = ("--model", models / "pdenet.safetensors", "--with-uncertainty", "--per-band")
+    ran = pdenet("upscale", scene, "-o", out, *words)
     assert ran.returncode == 0, ran.stderr
     told = json.loads((tmp_path / "fine.tif.report.json").read_text())["scene"]
     assert (told["constant_bands"], told["unusable_bands"]) == (1, 0)
@@ -101,7 +102,7 @@ def test_the_finer_cube_keeps_format_numbers_and_ground(pdenet_process, scene, m
 
 def test_uncertainty_maps_lie_on_the_same_ground(pdenet, scene, models, tmp_path):
     maps = tmp_path / "maps"
-    words = ("--model", models / "pdenet.safetensors", "--samples", 4, "--no-page")
+    words = ("--model", models / "pdenet.safetensors", "--samples", 4, "--no-page", "--per-band")
     ran = pdenet("uncertainty", scene, "-o", maps, *words)
     assert ran.returncode == 0, ran.stderr
     for name, bands in (("std", 5), ("share", 5), ("std_merged", 1), ("share_merged", 1)):
@@ -126,7 +127,7 @@ def test_one_quick_look_shows_result_and_map_with_holes_as_holes(pdenet, scene, 
 
 
 def test_one_pass_writes_what_two_commands_write(pdenet, scene, models, tmp_path):
-    model = ("--model", models / "pdenet.safetensors", "--samples", 3)
+    model = ("--model", models / "pdenet.safetensors", "--samples", 3, "--per-band")
     assert pdenet("upscale", scene, "-o", tmp_path / "a.hdr", "--with-uncertainty", *model).returncode == 0
     assert pdenet("uncertainty", scene, "-o", tmp_path / "b", "--map", "std", *model).returncode == 0
     assert (tmp_path / "a_std.img").read_bytes() == (tmp_path / "b" / "scene_std.img").read_bytes()
@@ -138,7 +139,7 @@ def test_the_report_tells_what_was_asked_and_what_the_maps_show(pdenet, scene, m
         word for name in ("std", "cv", "angle", "consistency", "interval", "risk") for word in ("--map", name)
     ]
     words = ("--model", models / "calibrated.safetensors", "--samples", 3, "--level", 0.8, "--tolerance", 0.025)
-    ran = pdenet("uncertainty", scene, "-o", tmp_path / "m", "--no-page", *words, *wishes)
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "m", "--no-page", "--per-band", *words, *wishes)
     assert ran.returncode == 0, ran.stderr
     report = json.loads((tmp_path / "m" / "scene.hdr.report.json").read_text())
     asked = report["job"]["uncertainty"]
@@ -193,7 +194,7 @@ def test_a_tolerance_is_in_values_as_the_header_scales_them(
     posterior = Posterior(load_model(models / "calibrated.safetensors"), 2)
     risks = []
     for scene, asked, ends in ((plain, 0.02, None), (scaled, tolerance, None if said else (0, 10000))):
-        settings = Settings(False, ("risk",), Question(tolerance=asked), ends)
+        settings = Settings(False, ("risk",), Question(tolerance=asked), ends, per_band=True)
         list(Job(scene, tmp_path / f"out_{scene.name}", posterior, settings).run())
         risks.append(open_cube(tmp_path / f"out_{scene.stem}_risk.hdr").read())
     np.testing.assert_allclose(*risks, rtol=1e-3)
@@ -214,7 +215,12 @@ def test_a_tolerance_beyond_all_differences_of_a_scene_gets_a_note(models, tmp_p
     pixels[0, 0, :2] = 300, 420
     scene = written(tmp_path / "even.hdr", pixels, **said)
     posterior = Posterior(load_model(models / "calibrated.safetensors"), 2)
-    job = Job(scene, tmp_path / "out.hdr", posterior, Settings(False, ("risk",), Question(tolerance=asked)))
+    job = Job(
+        scene,
+        tmp_path / "out.hdr",
+        posterior,
+        Settings(False, ("risk",), Question(tolerance=asked), per_band=True),
+    )
     list(job.run())
     differ = "0.012" if said else "120"
     met = f"`tolerance` {asked:g} is larger than any difference of this scene's values ({differ})"
@@ -223,7 +229,7 @@ def test_a_tolerance_beyond_all_differences_of_a_scene_gets_a_note(models, tmp_p
 
 
 def test_intervals_hold_the_mean_and_are_the_calibrations(pdenet, scene, models, tmp_path):
-    words = ("--model", models / "calibrated.safetensors", "--samples", 4)
+    words = ("--model", models / "calibrated.safetensors", "--samples", 4, "--per-band")
     assert pdenet("upscale", scene, "-o", tmp_path / "f.hdr", "--with-uncertainty", *words).returncode == 0
     names = ("", "_std", "_interval_low", "_interval_high")
     middle, std, low, high = (open_cube(tmp_path / f"f{name}.hdr").read()[:, 30:, 30:] for name in names)
@@ -310,7 +316,7 @@ def test_flips_and_consistency_need_no_randomness(pdenet, scene, models, tmp_pat
     report = json.loads((tmp_path / "f" / "scene.hdr.report.json").read_text())
     assert (report["job"]["samples"], report["job"]["ensemble"]) == (8, "flips")
     assert report["maps"]["std"]["median"] > 0
-    ran = pdenet("uncertainty", scene, "-o", tmp_path / "c", *model, "--map", "consistency")
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "c", *model, "--map", "consistency", "--per-band")
     assert ran.returncode == 0, ran.stderr
     assert open_cube(tmp_path / "c" / "scene_consistency.hdr").read()[:, 30:, 30:].max() > 0
 
@@ -591,8 +597,14 @@ def test_bands_of_different_gains_are_merged_as_the_header_scales_them(models, t
     said = dict(gains=tuple(gains), offsets=tuple(offsets))
     scene = written(tmp_path / "packed.hdr", np.rint((values - offset) / gain).astype("<i2"), **said)
     posterior = Posterior(load_model(models / "calibrated.safetensors"), 4)
-    job = Job(scene, tmp_path / "out.hdr", posterior, Settings(True, ("std", "share", "interval"), tile=7))
+    settings = Settings(True, ("std", "share", "interval"), tile=7, per_band=True)
+    job = Job(scene, tmp_path / "out.hdr", posterior, settings)
     list(job.run())
+    fewer = Job(scene, tmp_path / "few.hdr", posterior, dataclasses.replace(settings, per_band=False))
+    list(fewer.run())
+    assert fewer.report.maps == job.report.maps
+    assert set(job.report.outputs) - set(fewer.report.outputs) == {"std", "share"}
+    assert (tmp_path / "few_std_merged.img").read_bytes() == (tmp_path / "out_std_merged.img").read_bytes()
     cubes = {name: open_cube(path) for name, path in job.report.outputs.items()}
     made = {name: cube.read().astype(np.float64) for name, cube in cubes.items()}
     unit = (1e-3, 0.0) if alike else (1, 0)  # of merged maps

@@ -44,7 +44,6 @@ class Settings:
     cube: bool = True  # write the sharpened cube
     maps: tuple[str, ...] | None = ()  # names of uncertainty maps to write; None: the default ones of the model
     question: Question = USUAL  # the parameters of the maps
-    per_band: bool = False  # write maps for each band too; intervals always are
     value_range: ValueRange | None = None
     bands: BandChoice | None = None
     window: Window | None = None  # the part of the scene that is read
@@ -61,6 +60,7 @@ class Settings:
     quicklook: bool = False  # also write a picture, and the sharpened cube for it
     page: bool = False  # also write a page and a picture, and the sharpened cube for them
     page_size: int = PAGE_SIZE  # bytes of the page at most
+    per_band: bool = False  # write maps for each band too; intervals always are
     style: bool = True  # also write a style for QGIS beside every raster
 
 
