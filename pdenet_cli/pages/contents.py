@@ -100,12 +100,13 @@ class _Packing:
             facts["overview"] = self._add(colour_planes(scene.mean, rgb, limits, step))
         source = fitted_colours(scene.source, rgb, limits, int(0.1 * self.left))
         facts["input"] = self._add(source)
-        colours = fitted_colours(scene.mean, rgb, limits, int(0.35 * self.left))
+        colours = fitted_colours(scene.mean, rgb, limits, int(0.5 * self.left))
         facts["colours"] = self._add(colours)
         levels = tuple(MapLevels.of(shown.merged) for shown in scene.maps)
         facts["maps"] = self._maps(levels)
         spectra = self._spectra(facts, meta)
-        notes = (*self._held(colours, spectra["mean"]), *self._near(spectra))
+        steps = [shown["plane"]["step"] for shown in facts["maps"] if "plane" in shown]
+        notes = (*self._held(colours, steps, spectra["mean"]), *self._near(spectra))
         return Contents(facts, tuple(self.parts), levels, notes)
 
     def _add(self, part: Planes | Spectra) -> dict[str, Any]:
@@ -146,7 +147,7 @@ class _Packing:
         facts = []
         for number, (shown, level) in enumerate(zip(self.scene.maps, levels, strict=True)):
             # The first is looked at most.
-            share = 0.3 if number == 0 else 0.3 / max(1, len(levels) - 1)
+            share = 0.45 if number == 0 else 0.3 / max(1, len(levels) - 1)
             plane = self._add(fitted_map(shown.merged, int(share * self.left)))
             told = self._map_facts(shown, number)
             facts.append(told | dict(plane=plane, top=level.top, says=shown.says + shown.merging))
@@ -191,11 +192,14 @@ class _Packing:
         known = [value for value in ends if math.isfinite(value)]
         return [min(known), max(known)] if known else [0.0, 1.0]
 
-    def _held(self, colours: Planes, mean: Spectra) -> tuple[str, ...]:
+    def _held(self, colours: Planes, map_steps: Sequence[int], mean: Spectra) -> tuple[str, ...]:
         """What is not of every pixel."""
         notes = []
         if colours.grid.step > 1:
             notes.append(f"The picture shows one pixel of {colours.grid.step} x {colours.grid.step}.")
+        if max(map_steps, default=1) > 1:
+            shown = ", ".join(f"{step} x {step}" if step > 1 else "1" for step in map_steps)
+            notes.append(f"The maps show one pixel of {shown}, in their order.")
         if mean.grid.step > 1:
             square = f"{mean.grid.step} x {mean.grid.step}"
             notes.append(

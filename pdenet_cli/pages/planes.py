@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pdenet_cli.pages.codes import MOST_CODE, Codes, packed
 from pdenet_cli.pages.shown import BandValues, Grid, Shown
 
-COLOUR_STEPS = 254  # of a band that is only looked at: as many as a screen has
+COLOUR_STEPS, FEWER_COLOURS = 254, 120  # of a band that is only looked at, and in a large scene
 FINE_STEPS = 4094  # of a map, whose values are read out
-COARSE_STEPS = 254  # of a map in a large scene
+COARSE_STEPS, COARSEST_STEPS = 254, 80  # of a map in a large scene
 BEYOND = 0.25  # how far colours reach beyond dark and bright, as a share of what is between
 
 
@@ -53,13 +53,15 @@ def coded(values: BandValues, lowest: NDArray[np.float64], size: NDArray[np.floa
     return codes.clip(0, MOST_CODE).astype(np.uint16)
 
 
-def colour_planes(shown: Shown, bands: tuple[int, ...], limits: NDArray[np.float64], step: int) -> Planes:
+def colour_planes(
+    shown: Shown, bands: tuple[int, ...], limits: NDArray[np.float64], step: int, steps: int = COLOUR_STEPS
+) -> Planes:
     """The bands of a picture, `limits` being what is drawn dark and bright: (bands, 2)."""
     low, high = limits.T
     reach = BEYOND * (high - low)
-    size = (high - low + 2 * reach) / (COLOUR_STEPS - 1)
+    size = (high - low + 2 * reach) / (steps - 1)
     grid = shown.grid(step)
-    codes = coded(shown.read(grid, bands), low - reach, size, COLOUR_STEPS)
+    codes = coded(shown.read(grid, bands), low - reach, size, steps)
     return Planes(packed(codes), grid, tuple((low - reach).tolist()), tuple(size.tolist()))
 
 
@@ -73,8 +75,11 @@ def map_plane(shown: Shown, step: int, steps: int = FINE_STEPS) -> Planes:
 
 
 def fitted_colours(shown: Shown, bands: tuple[int, ...], limits: NDArray[np.float64], most: int) -> Planes:
-    """The picture on the finest grid on which it takes at most `most` bytes."""
-    return _fitted(lambda step: colour_planes(shown, bands, limits, step), shown, most)
+    """The picture on the finest grid on which it takes at most `most` bytes, with fewer shades if need be."""
+    full = colour_planes(shown, bands, limits, 1)
+    if len(full.content) <= most:
+        return full
+    return _fitted(lambda step: colour_planes(shown, bands, limits, step, FEWER_COLOURS), most)
 
 
 def fitted_map(shown: Shown, most: int) -> Planes:
@@ -83,10 +88,15 @@ def fitted_map(shown: Shown, most: int) -> Planes:
         fine = map_plane(shown, 1)
         if len(fine.content) <= most:
             return fine
-    return _fitted(lambda step: map_plane(shown, step, COARSE_STEPS), shown, most)
+    coarse = map_plane(shown, 1, COARSE_STEPS)
+    return (
+        coarse
+        if len(coarse.content) <= most
+        else _fitted(lambda step: map_plane(shown, step, COARSEST_STEPS), most)
+    )
 
 
-def _fitted(make: Callable[[int], Planes], shown: Shown, most: int) -> Planes:
+def _fitted(make: Callable[[int], Planes], most: int) -> Planes:
     """What `make` gives for the smallest step that fits."""
     step = 1
     while True:
