@@ -10,7 +10,8 @@ storey leave each other alone (a test reads this). README.md beside this file wa
     6 evaluation/     systems on truths: estimates, metrics and their sums, whether the uncertainty holds
     5 sampling/       a scene seen by a posterior: tiles, mixtures of bands, samples, the one loop over tiles
     4 uncertainty/    evidence, maps, calibration, risk control
-    3 models/         a model, how it describes itself, its file; networks/
+    3 point_spread/   how wide a scene's point spread is, by the straight edges in it
+      models/         a model, how it describes itself, its file; networks/
       formats/        the FORMATS table, open_cube, create_cube; a package a family
     2 scene/          Cube, CubeMeta, Window, Georeference, survey, radiometry
       degradation.py  how a coarser sensor would have seen a scene

@@ -36,8 +36,10 @@ def bicubic_pixels(pixels: NDArray[np.floating], scale: int) -> NDArray[np.float
         bicubic_up(torch.from_numpy(part.astype(np.float32)), scale).numpy()
         for part in (np.where(known, pixels, 0), known)
     )
-    there = known.repeat(scale, -2).repeat(scale, -1)  # where the weights of what is known are above a half
-    return np.asarray(np.divide(filled, weight, out=np.full(there.shape, np.nan, np.float32), where=there))
+    mostly_known = known.repeat(scale, -2).repeat(scale, -1)  # where the weights of what is known are above a half
+    return np.asarray(
+        np.divide(filled, weight, out=np.full(mostly_known.shape, np.nan, np.float32), where=mostly_known)
+    )
 
 
 def cubic_up(padded: Tensor, scale: int, a: float) -> Tensor:

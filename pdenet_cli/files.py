@@ -53,8 +53,8 @@ def refuse_long_names(finals: Iterable[Path], others: Iterable[Path] = ()) -> No
     paths = [*map(partial_path, finals), *others]
     sizes = {len(os.fsencode(path.name)): path for path in paths}
     if sizes and (size := max(sizes)) > (most := _longest_name(sizes[size].parent)):
-        met = f"file names there have at most {most} bytes, and {sizes[size].name} would have {size}"
-        raise OutputError(f"{paths[0].parent}: {met}. Use a name that is {size - most} shorter.")
+        problem = f"file names there have at most {most} bytes, and {sizes[size].name} would have {size}"
+        raise OutputError(f"{paths[0].parent}: {problem}. Use a name that is {size - most} shorter.")
 
 
 def _longest_name(folder: Path) -> int:
@@ -92,9 +92,9 @@ def refuse_scenes(finals: Sequence[Path], scenes: Sequence[Path]) -> None:
                 raise OutputError(f"{final} is inside the scene {scene.resolve().name}. Write it elsewhere.")
 
 
-def is_same(one: Path, other: Path) -> bool:
+def is_same(path: Path, second: Path) -> bool:
     """Whether both exist and are the same file or folder, whatever their names."""
-    return is_there(one) and is_there(other) and one.samefile(other)
+    return is_there(path) and is_there(second) and path.samefile(second)
 
 
 def is_there(path: Path) -> bool:

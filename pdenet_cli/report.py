@@ -47,8 +47,8 @@ def versions(*packages: str) -> dict[str, str]:
     """The versions of Python, pdenet and some packages; pdenet may be a checkout that is not installed."""
     from pdenet_cli import __version__
 
-    own = {"python": platform.python_version(), "pdenet": __version__}
-    return own | {name: version(name) for name in packages}
+    pdenet = {"python": platform.python_version(), "pdenet": __version__}
+    return pdenet | {name: version(name) for name in packages}
 
 
 def hashes(paths: Sequence[Path]) -> dict[str, str]:

@@ -48,8 +48,8 @@ def _free_of_group(membership: Path, groups: Path) -> int:
         group = next(line[3:] for line in membership.read_text().splitlines() if line.startswith("0::")).strip("/")
     except (OSError, StopIteration):
         return free
-    own = groups / group
-    for folder in (own, *own.parents):
+    group_folder = groups / group
+    for folder in (group_folder, *group_folder.parents):
         try:
             limit, used = (int((folder / f"memory.{what}").read_text()) for what in ("max", "current"))
             stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())

@@ -55,6 +55,7 @@ def run(*arguments: object, cwd: str | os.PathLike[str] = ".") -> subprocess.Com
         contextlib.redirect_stderr(err),
         contextlib.chdir(cwd),
         patch.object(sys, "argv", words),
+        patch.object(sys, "warnoptions", ["default"]),
         patch.dict(os.environ),
         _own_settings(),
     ):

@@ -1,11 +1,13 @@
 """Calibration: intervals that hold what they promise on made-up posteriors, and the command that finds them."""
 
+import collections
 import dataclasses
 import hashlib
 import inspect
 import json
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +27,7 @@ from pdenet_cli.models.networks.pdenet import CONFIGS, PDENet, TemplateNet
 from pdenet_cli.models.spec import ModelSpec
 from pdenet_cli.models.weights_file import read_header
 from pdenet_cli.sampling.posterior import Posterior
+from pdenet_cli.tools import truths
 from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.truths import TruthSettings
@@ -608,3 +611,24 @@ def test_flips_calibrate_a_network_without_chance(scenes, uncalibrated, tmp_path
     assert (made.calibration.samples, made.calibration.ensemble) == (8, "flips")
     assert Posterior(load_model(made.output), 8).ensemble == "flips"  # used as it was calibrated
     assert len(Posterior(load_model(made.output), 8, ensemble="masks")) == 1
+
+
+def test_a_scene_is_opened_looked_over_and_hashed_once(scenes, uncalibrated, tmp_path, monkeypatch):
+    counts = collections.Counter()
+
+    def counted(owner, name, path_of):
+        real = getattr(owner, name)
+
+        def counting(*arguments, **options):
+            counts[name, path_of(arguments[0])] += 1
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    counted(truths, "open_cube", Path)
+    counted(truths.Survey, "of", lambda cube: cube.path)
+    counted(truths, "sha256_of", lambda cube: cube.path)
+    calibrate(str(uncalibrated["pdenet"]), scenes, tmp_path / "made.safetensors", TruthSettings(), samples=2)
+    assert counts
+    assert set(counts.values()) == {1}
+    assert {path for name, path in counts if name == "open_cube"} == set(map(Path, scenes))

@@ -25,7 +25,7 @@ from pdenet_cli.scene.window import Window
 from pdenet_cli.tools import calibrate as calibration_tool
 from pdenet_cli.tools import learn_errors as tool
 from pdenet_cli.tools.calibrate import calibrate
-from pdenet_cli.tools.truths import TruthSettings, trained_on
+from pdenet_cli.tools.truths import Truth, TruthSettings
 from pdenet_cli.training.data import sha256_of
 from pdenet_cli.training.error_lessons import Lessons, learn_errors
 from pdenet_cli.training.scene_lessons import places
@@ -212,8 +212,8 @@ def test_what_was_learned_is_in_the_file(wise, truths):
     assert [fact["name"] for fact in told["scenes"]] == [path.name for path in truths]
     assert json.dumps(told)
     # Their quarters are as good as new to it, the whole scenes are not.
-    assert trained_on(truths[0], TruthSettings(), [spec]) == [True]
-    assert trained_on(truths[0], TruthSettings(part="lower-right"), [spec]) == [False]
+    assert Truth(truths[0], TruthSettings()).trained_on([spec]) == [True]
+    assert Truth(truths[0], TruthSettings(part="lower-right")).trained_on([spec]) == [False]
 
 
 def test_learned_errors_are_kept_when_a_model_is_calibrated_again(wise, truths, tmp_path):

@@ -27,7 +27,7 @@ from pdenet_cli.pages.evaluation import evaluation_page
 from pdenet_cli.tools import truths
 from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.calibrate import calibrate
-from pdenet_cli.tools.truths import TruthSettings, trained_on, truth_view
+from pdenet_cli.tools.truths import Truth, TruthSettings, truth_view
 from pdenet_cli.training.data import sha256_of
 from tests import contests
 from tests.contests import CONFIG, SIZE, contest, smooth
@@ -462,11 +462,11 @@ def test_only_the_scene_that_a_model_has_learned_from_is_known_again_and_not_its
         fact = {"shape": list(cube.meta.shape()), "sha256": sha256_of(cube)}
     spec = ModelSpec("template", dataclasses.asdict(CONFIG), 4, {}, "test", data=(fact,))
     other = dataclasses.replace(spec, data=({**fact, "sha256": "another"},))
-    assert trained_on(path, TruthSettings(), [other, spec]) == [False, True]
-    assert trained_on(path, TruthSettings(bands=slice(0, 2)), [spec]) == [True]
-    assert trained_on(path, TruthSettings(part="lower-right"), [spec]) == [False]
+    assert Truth(path, TruthSettings()).trained_on([other, spec]) == [False, True]
+    assert Truth(path, TruthSettings(bands=slice(0, 2))).trained_on([spec]) == [True]
+    assert Truth(path, TruthSettings(part="lower-right")).trained_on([spec]) == [False]
     smaller = dataclasses.replace(spec, data=({**fact, "shape": [1, 2, 3]},))
-    assert trained_on(path, TruthSettings(), [smaller, dataclasses.replace(spec, data=())]) == [False, False]
+    assert Truth(path, TruthSettings()).trained_on([smaller, dataclasses.replace(spec, data=())]) == [False, False]
 
 
 @pytest.mark.parametrize(("scale", "learned"), [(4, False), (5, False), (8, True), (None, True), ("8", True)])
@@ -477,8 +477,8 @@ def test_a_part_that_an_ancestor_did_not_hold_out_is_known_again(tmp_path, scale
     spec = ModelSpec("template", dataclasses.asdict(CONFIG), 4, {}, "test", data=(fact,))
     heir = dataclasses.replace(spec, began_with=spec.history() | {"scale": scale})
     for part in ("lower-right", "lower-right-alone"):
-        assert trained_on(path, TruthSettings(part=part), [spec, heir]) == [False, learned]
-    assert trained_on(path, TruthSettings(), [spec, heir]) == [True, True]
+        assert Truth(path, TruthSettings(part=part)).trained_on([spec, heir]) == [False, learned]
+    assert Truth(path, TruthSettings()).trained_on([spec, heir]) == [True, True]
 
 
 def test_a_scene_is_hashed_once_for_all_models_and_only_if_one_of_them_knows_its_size(

@@ -1,5 +1,6 @@
 """`pdenet train`: the files it leaves, what it starts from, and that broken and shared runs end as whole ones."""
 
+import errno
 import json
 import math
 import signal
@@ -20,7 +21,7 @@ from pdenet_cli.models.model import load_model, save_model, training_tensors
 from pdenet_cli.models.weights_file import read_tensors
 from pdenet_cli.tools import train as tool
 from pdenet_cli.tools.train import train
-from pdenet_cli.training import data
+from pdenet_cli.training import data, shelf
 from pdenet_cli.training.find_cubes import find_cubes
 from pdenet_cli.training.log import read_log
 from pdenet_cli.training.processes import Processes
@@ -509,6 +510,8 @@ def test_two_processes_train_as_one(pdenet, cubes, tmp_path):
     arguments = ("--steps", "8", *COMMAND[:2], "--batch", "4", *COMMAND[4:])
     ran = in_two_processes(cubes, "-o", tmp_path / "2.safetensors", *arguments)
     assert ran.returncode == 0, ran.stderr
+    assert "MB on disk" in ran.stderr  # once for both
+    assert not [*tmp_path.glob("*scene*"), *tmp_path.glob(".*scene*")]
     assert pdenet("train", cubes, "-o", tmp_path / "1.safetensors", *arguments).returncode == 0
     one, two = (
         [r["loss"] for r in read_log(tmp_path / f"{count}.log.jsonl") if r["kind"] == "step"] for count in (1, 2)
@@ -529,6 +532,37 @@ def test_processes_that_use_other_weights_stay_in_step(cubes, tmp_path):
     one, two = (read_tensors(tmp_path / f"{count}.last.safetensors") for count in ("one", "two"))
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, rtol=1e-3, atol=1e-4)
+
+
+# Large sets
+
+
+@pytest.mark.parametrize("recipe", ["fast", "paper,stride=8"])
+def test_scenes_that_would_not_fit_in_memory_are_read_from_disk_and_train_the_same(
+    cubes, tmp_path, monkeypatch, recipe
+):
+    texts: list[str] = []
+    run = replace(plan(cubes, steps=3), recipe=recipe)
+    for name, share in (("memory", 0.5), ("disk", 0.0)):
+        monkeypatch.setattr(shelf, "MEMORY_SHARE", share)
+        events = train(run, tmp_path / f"{name}.safetensors", watch=lambda event: texts.append(str(event)))
+        assert events.finished
+    assert sum("MB in memory" in text for text in texts) == 1
+    assert sum("MB on disk" in text for text in texts) == 1
+    assert not [path for path in tmp_path.iterdir() if "scene" in path.name]
+    one, two = (read_tensors(tmp_path / f"{name}.last.safetensors") for name in ("memory", "disk"))
+    assert all(torch.equal(tensor, two[name]) for name, tensor in one.items())
+
+
+def test_no_file_of_a_scene_is_left_where_the_disk_is_full(cubes, tmp_path, monkeypatch):
+    def full(pixels):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shelf, "MEMORY_SHARE", 0.0)
+    monkeypatch.setattr(shelf, "_by_pixel", full)
+    with pytest.raises(OSError, match="No space left"):
+        train(plan(cubes), tmp_path / "m.safetensors")
+    assert not [path for path in tmp_path.iterdir() if "scene" in path.name]
 
 
 # Whole cubes to validate on

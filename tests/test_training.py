@@ -73,15 +73,15 @@ def test_holes_are_no_truth_to_be_scored_against(scenes):
     pixels = scenes[0].pixels.astype("f4")
     holed = replace(scenes[0], pixels=np.where(np.arange(72) < 44, pixels, np.nan))
     (part,) = held_out_parts([holed], Degradation(4), seed=0)
-    assert 0.1 < part.there.double().mean() < 0.5
-    assert torch.equal(part.high[part.there], whole.high[part.there])
-    estimate = torch.where(part.there, part.high + 0.1 - 0.2 * (part.high > 0.5), 7.0)
-    scores = _score(estimate, part.high, part.there)
+    assert 0.1 < part.valid_mask.double().mean() < 0.5
+    assert torch.equal(part.high[part.valid_mask], whole.high[part.valid_mask])
+    estimate = torch.where(part.valid_mask, part.high + 0.1 - 0.2 * (part.high > 0.5), 7.0)
+    scores = _score(estimate, part.high, part.valid_mask)
     assert scores["psnr"] == pytest.approx(20, abs=1e-3)
     dead = scenes[1].pixels.astype("f4")
     dead[10, 20:, 20:] = np.nan
     (part,) = held_out_parts([replace(scenes[1], pixels=dead)], Degradation(4), seed=0)
-    assert not part.there.all((2, 3)).all()
+    assert not part.valid_mask.all((2, 3)).all()
     assert math.isfinite(part.bicubic["psnr"])
     lost = replace(scenes[0], pixels=np.where(np.arange(72) < 37, pixels, np.nan))
     assert held_out_parts([lost], Degradation(4), seed=0) == []

@@ -182,6 +182,77 @@ def test_it_is_compiled_once_and_leaves_nothing_else(cache_home: Path) -> None:
     assert library.stat() == before
 
 
+@pytest.fixture
+def library(kernel, cache_home: Path) -> Path:
+    """The compiled library, for a new start."""
+    (library,) = (cache_home / "pdenet").iterdir()
+    winograd.load_kernel.cache_clear()
+    return library
+
+
+def written_anew(library: Path, content: bytes) -> None:
+    library.unlink()  # which this process may have mapped
+    library.write_bytes(content)
+
+
+@pytest.mark.parametrize("left", [0, 1, 20_000, -1])
+def test_a_damaged_library_is_built_again_and_never_loaded(library: Path, left: int) -> None:
+    whole = library.read_bytes()
+    written_anew(library, whole[:left])
+    assert winograd.load_kernel() is not None
+    assert library.read_bytes() == whole
+    assert len([*library.parent.iterdir()]) == 1
+
+
+def test_a_library_with_one_byte_changed_is_built_again(library: Path) -> None:
+    whole = library.read_bytes()
+    written_anew(library, whole[:9000] + bytes([whole[9000] ^ 1]) + whole[9001:])
+    assert winograd.load_kernel() is not None
+    assert library.read_bytes() == whole
+
+
+def link_the_library(library: Path, tmp_path: Path) -> None:
+    library.rename(tmp_path / "other.so")
+    library.symlink_to(tmp_path / "other.so")
+
+
+def open_the_library_to_all(library: Path, tmp_path: Path) -> None:
+    library.chmod(0o666)
+
+
+def give_the_library_away(library: Path, tmp_path: Path) -> None:
+    os.chown(library, 65534, 65534)
+
+
+def give_the_folder_away(library: Path, tmp_path: Path) -> None:
+    os.chown(library.parent, 65534, 65534)
+
+
+def link_the_folder_for_somebody(library: Path, tmp_path: Path) -> None:
+    library.parent.rename(tmp_path / "other")
+    library.parent.symlink_to(tmp_path / "other")
+    os.lchown(library.parent, 65534, 65534)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        link_the_library, open_the_library_to_all, give_the_library_away, give_the_folder_away,
+        link_the_folder_for_somebody,
+    ],
+)  # fmt: skip
+def test_code_that_others_may_have_written_is_not_loaded(
+    spoil, library: Path, tmp_path: Path, monkeypatch
+) -> None:
+    if ("away" in spoil.__name__ or "somebody" in spoil.__name__) and os.geteuid():
+        pytest.skip("needs root, to give files to another user")
+    home = tmp_path / "home"
+    shutil.copytree(library.parent.parent, home)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    spoil(home / "pdenet" / library.name, tmp_path)
+    assert winograd.load_kernel() is None
+
+
 # Gradients
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from errno import ENOSPC
 from io import TextIOWrapper
 from typing import Annotated, Any
@@ -17,6 +18,7 @@ from pdenet_cli.cli.console import INTERRUPTED, print_error
 from pdenet_cli.cli.evaluate import evaluate
 from pdenet_cli.cli.info import info
 from pdenet_cli.cli.models import models
+from pdenet_cli.cli.psf import psf
 from pdenet_cli.cli.train import train
 from pdenet_cli.cli.upscale import uncertainty, upscale
 from pdenet_cli.cli.words import Command, expanded_lists
@@ -46,7 +48,7 @@ def _common(
     pass
 
 
-for command in (info, upscale, uncertainty, train, evaluate, calibrate):
+for command in (info, upscale, uncertainty, train, evaluate, calibrate, psf):
     app.command(cls=Command)(command)
 app.add_typer(models, name="models")
 
@@ -77,6 +79,8 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             # File names may have characters that the terminal cannot show.
             stream.reconfigure(errors="backslashreplace")
+    if not sys.warnoptions:  # nobody has asked for them with `python -W`
+        warnings.simplefilter("ignore", RuntimeWarning)
     try:
         sys.argv = [sys.argv[0], *map(_at_home, expanded_lists(sys.argv[1:]))]
         app()

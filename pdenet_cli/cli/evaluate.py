@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_SAMPLES = "8"
+OF_MODELS = ("uncertainty", "samples", "ensemble", "mixtures", "kernel", "fwhm", "noise", "psf")
 WIDE_TERMINAL = 90  # columns that a table of every metric needs; a narrower one leaves UIQI out
 WORSE_MARK = "!"  # before a difference that is worse than the baseline
 
@@ -138,22 +139,7 @@ def evaluate(
     from pdenet_cli.tools.truths import TruthSettings, refuse_to_replace
 
     use_threads(threads)
-    if pixel and html is None:
-        raise UsageError("--pixel applies only to the page; add --html FILE.")
-    of_models = dict(
-        uncertainty=uncertainty or None,
-        samples=samples,
-        ensemble=ensemble,
-        mixtures=mixtures,
-        kernel=kernel,
-        fwhm=fwhm,
-        noise=noise,
-        psf=psf,
-    )
-    if not model and (given := [option for option, value in of_models.items() if value is not None]):
-        raise UsageError(f"--{given[0]} applies only to models; add --model.")
-    if level is not None and not uncertainty:
-        raise UsageError("--level sets the level of the intervals; add --uncertainty.")
+    _refuse_idle(context.params)
     files_to_write = tuple(path for path in (html, csv) if path is not None)
     refuse_folders(files_to_write)
     refuse_existing(files_to_write, overwrite)
@@ -177,6 +163,17 @@ def evaluate(
     for path in files_to_write if not as_json else ():
         out.print(escape(str(path)))
     stop_if_failed(evaluation.failed, len(files), "; the others were scored" if evaluation.scenes else "")
+
+
+def _refuse_idle(given: Mapping[str, Any]) -> None:
+    """UsageError for an option that does nothing without another one."""
+    if given["pixel"] and given["html"] is None:
+        raise UsageError("--pixel applies only to the page; add --html FILE.")
+    idle = [option for option in OF_MODELS if given[option] not in (None, False)]
+    if idle and not given["model"]:
+        raise UsageError(f"--{idle[0]} applies only to models; add --model.")
+    if given["level"] is not None and not given["uncertainty"]:
+        raise UsageError("--level sets the level of the intervals; add --uncertainty.")
 
 
 def _evaluate(
@@ -244,7 +241,7 @@ def _table(title: str, table: Mapping[str, MetricValues], evaluation: Evaluation
 
 def _cell(metric: Metric, values: MetricValues, table: Mapping[str, MetricValues]) -> str:
     text = metric.text(values[metric.name])
-    best = metric.best([other[metric.name] for other in table.values()])
+    best = metric.best([row[metric.name] for row in table.values()])
     return f"[bold]{text}[/]" if len(table) > 1 and values[metric.name] == best else text
 
 

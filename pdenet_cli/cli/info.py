@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,12 +15,13 @@ from rich.table import Table
 from pdenet_cli.cli import options
 from pdenet_cli.cli.console import out, print_error, print_json, shown, size_text
 from pdenet_cli.cli.parsing import parse_bands, parse_range, parse_window
-from pdenet_cli.errors import BatchError, PdenetError, UsageError, as_pdenet_error
+from pdenet_cli.errors import BatchError, PdenetError, UsageError
 
 if TYPE_CHECKING:
     from pdenet_cli.scene.georeference import Georeference
     from pdenet_cli.scene.meta import CubeMeta
     from pdenet_cli.scene.picture import Picture
+    from pdenet_cli.scene.survey import Survey
     from pdenet_cli.tools.describe import Description
 
 
@@ -37,43 +40,40 @@ def info(
     as_json: options.Json = False,
 ) -> None:
     """Describe a cube: size, bands, georeference, values, and the size of an x4 output."""
+    from pdenet_cli.tools.batch import each
     from pdenet_cli.tools.describe import describe
 
     chosen = parse_bands(bands)
     if quicklook is not None and len(files) > 1:
         raise UsageError("--quicklook takes one cube at a time.")
     coloured = not as_json and out.is_terminal and bool(out.color_system)
-    told: list[dict[str, Any]] = []
-    failed = []
-    for path in files:
-        try:
-            found = describe(
-                path,
-                variable=var,
-                axes=axes,
-                nodata=nodata,
-                value_range=parse_range(value_range),
-                quicklook_path=quicklook,
-                overwrite=overwrite,
-                thumbnail=coloured,
-                bands=chosen,
-                window=parse_window(window),
-            )
-            told.append(found.to_dict())
-        except Exception as error:
-            if len(files) == 1:
-                raise
-            failed.append(path)
-            why = as_pdenet_error(error)
-            told.append({"path": str(path), "error": str(why)})
-            print_error(why if str(path) in str(why) else PdenetError(f"{path}: {why}"))
-            continue
-        if not as_json:
-            _show(found)
+    work = partial(
+        describe,
+        variable=var,
+        axes=axes,
+        nodata=nodata,
+        value_range=parse_range(value_range),
+        quicklook_path=quicklook,
+        overwrite=overwrite,
+        thumbnail=coloured,
+        bands=chosen,
+        window=parse_window(window),
+    )
+    described: list[dict[str, Any]] = []
+    failed = 0
+    for path, found in each(files, work):
+        if isinstance(found, PdenetError):
+            failed += 1
+            described.append({"path": str(path), "error": str(found)})
+            print_error(found if str(path) in str(found) else PdenetError(f"{path}: {found}"))
+        else:
+            described.append(found.to_dict())
+            if not as_json:
+                _show(found)
     if as_json:
-        print_json(told if len(files) > 1 else told[0])
+        print_json(described if len(files) > 1 else described[0])
     if failed:
-        raise BatchError(f"{len(failed)} of {len(files)} files could not be read; see above.")
+        raise BatchError(f"{failed} of {len(files)} files could not be read; see above.")
 
 
 def _show(description: Description) -> None:
@@ -93,20 +93,10 @@ def _show(description: Description) -> None:
     row("variable", meta.variable)
     row("1-sigma", meta.sigma)
     row("wavelengths", _wavelengths(meta))
-    if meta.good_bands:
-        row("bad bands", f"{meta.good_bands.count(False)} of {meta.bands} marked bad")
-    if empty := sum(map(math.isnan, survey.means)):
-        row("empty bands", f"{empty} of {meta.bands} have no valid value")
-    if same := sum(number is not None for number in survey.constant):
-        row("constant bands", f"{same} of {meta.bands} have the same value everywhere")
+    for name, text in _odd_bands(meta, survey):
+        row(name, text)
     row("georeference", _georeference(meta.georeference))
-    part = "" if survey.looked_at == 1 else f" (from {survey.looked_at:.1%} of the scene)"
-    usable = survey.usable_bands(meta)
-    constant = [band for band in usable if survey.constant and survey.constant[band] is not None]
-    words = ["vary"] if 0 < len(constant) < len(usable) else []
-    words += ["are not bad"] if meta.good_bands and usable and not all(meta.good_bands) else []
-    which = f" in the bands that {' and '.join(words)}" if words else ""
-    row("values", f"{survey.minimum:g} to {survey.maximum:g}{which}{part}")
+    row("values", _values(meta, survey))
     nodata = "none declared" if meta.nodata is None else f"{meta.nodata:g}"
     row("nodata", f"{nodata}; {survey.nodata_share:.2%} of the values are nodata or not finite")
     row("0..1 scaling", radiometry.reason)
@@ -118,6 +108,27 @@ def _show(description: Description) -> None:
     out.print(table)
     if description.thumbnail is not None and out.is_terminal:
         out.print(_thumbnail(description.thumbnail))
+
+
+def _odd_bands(meta: CubeMeta, survey: Survey) -> Iterator[tuple[str, str]]:
+    """What is said of bands that are marked bad, have no value or have one value only."""
+    if meta.good_bands:
+        yield "bad bands", f"{meta.good_bands.count(False)} of {meta.bands} marked bad"
+    if empty := sum(map(math.isnan, survey.means)):
+        yield "empty bands", f"{empty} of {meta.bands} have no valid value"
+    if same := sum(number is not None for number in survey.constant):
+        yield "constant bands", f"{same} of {meta.bands} have the same value everywhere"
+
+
+def _values(meta: CubeMeta, survey: Survey) -> str:
+    """The smallest and the largest value, of which bands and of which part of the scene."""
+    part = "" if survey.looked_at == 1 else f" (from {survey.looked_at:.1%} of the scene)"
+    usable = survey.usable_bands(meta)
+    constant = [band for band in usable if survey.constant and survey.constant[band] is not None]
+    words = ["vary"] if 0 < len(constant) < len(usable) else []
+    words += ["are not bad"] if meta.good_bands and usable and not all(meta.good_bands) else []
+    among = f" in the bands that {' and '.join(words)}" if words else ""
+    return f"{survey.minimum:g} to {survey.maximum:g}{among}{part}"
 
 
 def _wavelengths(meta: CubeMeta) -> str:

@@ -191,8 +191,8 @@ def _intervals(spec: Any) -> str:
     made = Calibration.of(spec)
     if made is None:
         return "not calibrated"
-    met = f"{100 * made.level:g}% on {len(made.scenes)} scenes with {made.samples} samples ({made.ensemble})"
-    return f"{met}; proved for new scenes like these: {made.certified_at(made.level):.1%} (δ {made.delta:g})"
+    coverage = f"{100 * made.level:g}% on {len(made.scenes)} scenes with {made.samples} samples ({made.ensemble})"
+    return f"{coverage}; proved for new scenes like these: {made.certified_at(made.level):.1%} (δ {made.delta:g})"
 
 
 def _errors(spec: Any) -> str:

@@ -83,8 +83,8 @@ PointSpread = Annotated[
     typer.Option(
         "--psf",
         help="How sharp the pixels of the scene are, for models that undo any point spread: full width at half "
-        "maximum in pixels (1.4), the same along and across track (1.4x1.8: down columns, along rows), square or "
-        "bicubic.",
+        "maximum in pixels (1.4), the same along and across track (1.4x1.8: down columns, along rows), square, "
+        "bicubic, or auto: as pdenet psf measures it in each scene.",
         metavar="FWHM",
         show_default="bicubic",
     ),
@@ -171,6 +171,15 @@ PageSize = Annotated[
 PAGE_SIZE = "15MB"
 PerBand = Annotated[
     bool, typer.Option("--per-band", help="Write maps for each band too, each as large as the result in float32.")
+]
+Compression = Annotated[
+    str | None,
+    typer.Option(
+        "--compress",
+        help="Compress the cubes when they are complete: deflate, zstd or lzw in .tif (tiles and overviews, a "
+        "Cloud-Optimised GeoTIFF), deflate in .h5, .nc and .mat, zstd in .zarr.",
+        metavar="METHOD",
+    ),
 ]
 Style = Annotated[
     bool,

@@ -40,8 +40,8 @@ def parse_size(text: str | None, option: str = "--memory") -> int | None:
     """Bytes from what a person writes: 500MB, 2GB, 1.5g."""
     if text is None:
         return None
-    met = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([kmgt]?)i?b?\s*", text.lower())
-    size = float(met[1]) * BYTES[met[2]] if met is not None else 0.0
+    match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([kmgt]?)i?b?\s*", text.lower())
+    size = float(match[1]) * BYTES[match[2]] if match is not None else 0.0
     if not 1 <= size < math.inf:
         raise UsageError(f"{option} {text}: not a size. Write for example 500MB or 2GB.")
     return int(size)
@@ -73,8 +73,8 @@ def parse_range(text: str | None) -> ValueRange | None:
     try:
         low, high = (float(word) for word in text.replace(",", " ").split())
     except ValueError:
-        met = f"--range {text}: neither two numbers nor a known name"
-        raise UsageError(f"{met}. Write for example --range 0 4095, --range dtype or --range max.") from None
+        problem = f"--range {text}: neither two numbers nor a known name"
+        raise UsageError(f"{problem}. Write for example --range 0 4095, --range dtype or --range max.") from None
     return low, high
 
 

@@ -15,12 +15,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from pdenet_cli.cli.console import INTERRUPTED, err, out, print_json, say, shown, size_text, time_text
-from pdenet_cli.errors import BatchError, PdenetError, UsageError, as_pdenet_error
+from pdenet_cli.errors import BatchError, ModelError, PdenetError, UsageError
 
 if TYPE_CHECKING:
     from pdenet_cli.sampling.posterior import Posterior
     from pdenet_cli.tools.job import Forecast, Job, Settings
 
+AUTO = "auto"  # the --psf that means: as measured in each scene
 LOG_EVERY = 60  # seconds between lines of progress where no bar can be shown
 
 
@@ -53,9 +54,24 @@ class PosteriorOptions:
         if self.psf is not None and self.sensor is not None:
             raise UsageError("--psf and --sensor both say how sharp the pixels are; give one of them.")
         width = self.psf if self.sensor is None else f"{sensor_named(self.sensor).fwhm:g}"
-        psf = None if width is None else point_spread(width, model.scale)
+        psf = None if width in (None, AUTO) else point_spread(width, model.scale)
+        if width == AUTO and not model.network.any_psf:
+            met = f"{model.name} undoes one point spread only, whatever that of the scene is"
+            raise ModelError(f"--psf auto: {met}. Omit it, or use a model of the configuration psf=any.")
         posterior = Posterior(model, self.samples, self.seed, self.ensemble, self.mixtures, psf)
         return posterior if self.finer_psf is None else posterior.for_truths_of(self.finer_psf)
+
+    def for_scene(self, posterior: Posterior, scene: Path, settings: Settings) -> Posterior:
+        """The posterior told the point spread that is measured in the scene, if that was asked for."""
+        if self.psf != AUTO:
+            return posterior
+        from pdenet_cli.degradation import point_spread
+        from pdenet_cli.tools.psf import scene_psf
+
+        names = ("variable", "axes", "nodata", "value_range", "bands", "window")
+        width = scene_psf(scene, **{name: getattr(settings, name) for name in names})
+        say(f"{scene.name}: its edges are {width} pixels wide; used as `psf`.")
+        return posterior.with_psf(point_spread(width, posterior.network.scale))
 
 
 def sharpen(
@@ -73,11 +89,11 @@ def sharpen(
     scenes = distinct_scenes(scenes, settings.variable, settings.axes)
     with _removed_if_empty(output):
         paths = output_paths(scenes, output, posterior.network.scale, folder=folder)
-        told, failed = _sharpen_each(scenes, paths, posterior, settings, as_json)
+        results, failed = _sharpen_each(scenes, paths, posterior, options, settings, as_json)
         if len(scenes) > 1 and settings.page and not settings.forecast:
             _write_index(paths[0].parent, as_json)
     if as_json:
-        print_json(told if len(scenes) > 1 else told[0])
+        print_json(results if len(scenes) > 1 else results[0])
     if failed:
         table = Table("scene", "why it failed", title="Failed", title_justify="left")
         for scene, why in failed.items():
@@ -115,36 +131,39 @@ def _sharpen_each(
     scenes: Sequence[Path],
     paths: Sequence[Path],
     posterior: Posterior,
+    options: PosteriorOptions,
     settings: Settings,
     as_json: bool,
 ) -> tuple[list[dict[str, Any]], dict[Path, PdenetError]]:
     """The report, forecast or error of each scene, and why scenes failed."""
+    from pdenet_cli.tools.batch import each
     from pdenet_cli.tools.job import Job
 
-    told: list[dict[str, Any]] = []
+    def work(pair: tuple[Path, Path]) -> Job | Forecast:
+        scene, path = pair
+        seeing = options.for_scene(posterior, scene, settings)
+        with Job(scene, path, seeing, settings, scenes) as job:
+            if settings.forecast:
+                return job.forecast()
+            _run_job(job, scene, f"{scene.name}: " if len(scenes) > 1 else "")
+            return job
+
+    results: list[dict[str, Any]] = []
     failed: dict[Path, PdenetError] = {}
-    for scene, path in zip(scenes, paths, strict=True):
-        try:
-            with Job(scene, path, posterior, settings, scenes) as job:
-                if settings.forecast:
-                    forecast = job.forecast()
-                    told.append(asdict(forecast))
-                else:
-                    _run_job(job, scene, f"{scene.name}: " if len(scenes) > 1 else "")
-                    told.append(asdict(job.report))
-        except Exception as error:
-            if len(scenes) == 1:
-                raise
-            failed[scene] = as_pdenet_error(error)
-            told.append({"path": str(scene), "error": str(failed[scene])})
-            continue
-        except KeyboardInterrupt:
-            way = "" if settings.forecast else " Continue with the same command and --resume."
-            err.print(f"Stopped.{way}")
-            raise typer.Exit(INTERRUPTED) from None
-        if not as_json:
-            _show_forecast(scene, forecast) if settings.forecast else _conclude(job)
-    return told, failed
+    try:
+        for (scene, _), done in each(list(zip(scenes, paths, strict=True)), work):
+            if isinstance(done, PdenetError):
+                failed[scene] = done
+                results.append({"path": str(scene), "error": str(done)})
+            else:
+                results.append(asdict(done.report if isinstance(done, Job) else done))
+                if not as_json:
+                    _conclude(done) if isinstance(done, Job) else _show_forecast(scene, done)
+    except KeyboardInterrupt:
+        advice = "" if settings.forecast else " Continue with the same command and --resume."
+        err.print(f"Stopped.{advice}")
+        raise typer.Exit(INTERRUPTED) from None
+    return results, failed
 
 
 def _run_job(job: Job, scene: Path, about: str) -> None:
@@ -188,7 +207,7 @@ def _show_forecast(scene: Path, forecast: Forecast) -> None:
     table.add_row("memory", f"about {size_text(forecast.bytes_of_memory)}")
     table.add_row("tiles", f"{forecast.tiles} of {forecast.tile} x {forecast.tile} pixels, {forecast.bands} bands")
     table.add_row("time", f"about {time_text(forecast.seconds)} on this machine")
-    if there := forecast.in_the_way:
-        others = f" and {len(there) - 1} more" if len(there) > 1 else ""
-        table.add_row("exists", escape(f"{there[0]}{others}: the run will need --overwrite"))
+    if existing := forecast.in_the_way:
+        others = f" and {len(existing) - 1} more" if len(existing) > 1 else ""
+        table.add_row("exists", escape(f"{existing[0]}{others}: the run will need --overwrite"))
     out.print(table)

@@ -241,5 +241,5 @@ def _conclude(trained: Trained) -> None:
         steps = f"{spec.steps:,} steps, {spec.minutes:.1f} minutes"
         out.print(f"{escape(str(files.model))}: {spec.gain:+.2f} dB over bicubic after {steps}")
         if trained.before is not None and trained.before > spec.gain:
-            met = f"The model that it started from had {trained.before:+.2f} dB here"
-            err.print(f"[yellow]{met}: train longer, or with a lower --lr.[/]")
+            before = f"The model that it started from had {trained.before:+.2f} dB here"
+            err.print(f"[yellow]{before}: train longer, or with a lower --lr.[/]")

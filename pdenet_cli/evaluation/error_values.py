@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pdenet_cli.evaluation.estimate_maps import BandMaps, There
+from pdenet_cli.evaluation.estimate_maps import BandMaps, ValidMask
 from pdenet_cli.evaluation.measures import mean_of_known
 from pdenet_cli.evaluation.sparsification import Ranked, Sparsification, Values
 
@@ -42,12 +42,13 @@ class ErrorValues:
     @classmethod
     def of(cls, part: BandMaps, factors: Factors | None) -> ErrorValues:
         """Those of a band, where there is data; without factors there is no interval."""
-        there = part.there
-        error, std = part.error[there].astype(np.float64), part.std[there].astype(np.float64)
+        valid_mask = part.valid_mask
+        error, std = part.error[valid_mask].astype(np.float64), part.std[valid_mask].astype(np.float64)
         if factors is None:
             return cls(error**2, std**2)
         nominal, sigma = (
-            None if own is None else np.asarray(own)[part.stratum[there]] * part.spread[there] for own in factors
+            None if factor is None else np.asarray(factor)[part.stratum[valid_mask]] * part.spread[valid_mask]
+            for factor in factors
         )
         assert nominal is not None
         half_widths = None if sigma is None else np.asarray(sigma, np.float64) ** 2
@@ -62,9 +63,9 @@ class MergedPixels:
         self.count = np.zeros(pixels, np.int64)
         self.sums: dict[str, Values] = {}
 
-    def add(self, there: There, band: ErrorValues) -> None:
+    def add(self, valid_mask: ValidMask, band: ErrorValues) -> None:
         """Add a band, whose values lie `there`."""
-        places = np.flatnonzero(there)
+        places = np.flatnonzero(valid_mask)
         self.count[places] += 1
         for name in ("squares", "variances", "half_widths"):
             if (values := getattr(band, name)) is not None:
@@ -72,6 +73,6 @@ class MergedPixels:
 
     def finished(self) -> ErrorValues:
         """The means over the bands that were added, of the pixels that any of them has."""
-        some = self.count > 0
-        squares = {name: sums[some] / self.count[some] for name, sums in self.sums.items()}
+        counted = self.count > 0
+        squares = {name: sums[counted] / self.count[counted] for name, sums in self.sums.items()}
         return ErrorValues(squares["squares"], squares["variances"], squares.get("half_widths"))

@@ -20,7 +20,7 @@ from pdenet_cli.uncertainty.summaries import MEAN, STD, Summary
 
 CHUNK_VALUES = 1 << 23  # about how many values, in whole bands, are read at once
 
-There = NDArray[np.bool_]
+ValidMask = NDArray[np.bool_]
 
 ROUGHNESS = Summary("roughness", "roughness of the input", lambda evidence, _: evidence.roughness, "spread")
 SPREAD = Summary("spread", "scale of the errors", lambda evidence, _: spread(evidence), "spread", foresees=True)
@@ -50,9 +50,9 @@ class EstimateMaps:
         """Replace the spread by what `errors` expects of each value; `low` is no larger than the maps."""
         scene, bands = self.mean.meta.window, self.mean.meta.bands
         scale = scene.rows // low.part.rows
-        some = max(1, CHUNK_VALUES // scene.pixels)
-        for start in range(0, bands, some):
-            chosen = slice(start, min(start + some, bands))
+        at_once = max(1, CHUNK_VALUES // scene.pixels)
+        for start in range(0, bands, at_once):
+            chosen = slice(start, min(start + at_once, bands))
             mean, std, rough = (cube.read(scene, chosen) for cube in (self.mean, self.std, self.roughness))
             known = low.cube.read(low.part, chosen)
             self.spread.write(scene, errors.expected(scale, known, mean, std, guess(std, rough)), chosen)
@@ -72,7 +72,7 @@ class EstimateMaps:
 class BandMaps:
     """One band of a truth and of an estimate, as maps."""
 
-    there: There  # (rows, columns)
+    valid_mask: ValidMask  # (rows, columns)
     error: NDArray[np.float32]
     std: NDArray[np.float32]
     roughness: NDArray[np.float32]
@@ -84,16 +84,19 @@ class BandMaps:
 
     @cached_property
     def ratios(self) -> ErrorRatios:
-        return ErrorRatios.of(self.error, self.spread, self.stratum, self.there)
+        return ErrorRatios.of(self.error, self.spread, self.stratum, self.valid_mask)
 
 
 def band_maps(truth: View, maps: EstimateMaps) -> Iterator[tuple[int, BandMaps]]:
     """Each band: its number in the file, and its maps."""
     bands, scene = len(truth.bands), truth.scene
-    some = max(1, CHUNK_VALUES // scene.pixels)
-    for start in range(0, bands, some):
-        stop = min(start + some, bands)
-        target, there = truth.read(scene, range(start, stop))
-        mean, *others = (cube.read(scene, slice(start, stop)) for _, cube in maps.outputs)
+    at_once = max(1, CHUNK_VALUES // scene.pixels)
+    for start in range(0, bands, at_once):
+        stop = min(start + at_once, bands)
+        target, valid_mask = truth.read(scene, range(start, stop))
+        mean, *planes = (cube.read(scene, slice(start, stop)) for _, cube in maps.outputs)
         for i in range(stop - start):
-            yield truth.bands[start + i], BandMaps(there[i], mean[i] - target[i], *(other[i] for other in others))
+            yield (
+                truth.bands[start + i],
+                BandMaps(valid_mask[i], mean[i] - target[i], *(plane[i] for plane in planes)),
+            )

@@ -122,12 +122,12 @@ def _maps(
     colours = {name: np.empty((3, rows, columns), np.float32) for name in readers}
     errors = {name: np.empty((rows, columns), np.float32) for name in readers if name != TRUTH}
     for block in truth.blocks(multiple=step):
-        target, there = readers[TRUTH].read(block)
+        target, valid_mask = readers[TRUTH].read(block)
         place = Window(block.row // step, block.column // step, *target.shape[1:]).slices
-        colours[TRUTH][(slice(None), *place)] = np.where(there, target, np.nan)[rgb]
+        colours[TRUTH][(slice(None), *place)] = np.where(valid_mask, target, np.nan)[rgb]
         for name, error in errors.items():
             unit, known = readers[name].read(block)
-            both = there & known
+            both = valid_mask & known
             colours[name][(slice(None), *place)] = np.where(known, unit, np.nan)[rgb]
             squares = np.where(both, unit - target, 0).astype(np.float64) ** 2
             count = both.sum(0)

@@ -36,8 +36,8 @@ import numpy as np
 from pdenet_cli.evaluation.score_sums import (
     Average,
     Moments,
-    There,
     Unit,
+    ValidMask,
     Values,
     angles,
     decibels,
@@ -58,7 +58,7 @@ class Metric:
     says: str
     unit: str
     better: Literal["higher", "lower"]
-    sums: Callable[[Unit, Unit, There], Any]  # (estimate, truth, there) -> sums, which add with +
+    sums: Callable[[Unit, Unit, ValidMask], Any]  # (estimate, truth, valid_mask) -> sums, which add with +
     value: Callable[[Any], float]  # from the total of the sums
     bands: Callable[[Any], Values] | None = None  # the value of each band; None: not defined per band
     halo: int = 0  # pixels around a window that its sums need, as far as the scene reaches
@@ -96,18 +96,18 @@ class Tally:
     def halo(self) -> int:
         return max(self.halos.values())
 
-    def add(self, core: Window, scene: Window, estimate: Unit, truth: Unit, there: There) -> None:
+    def add(self, core: Window, scene: Window, estimate: Unit, truth: Unit, valid_mask: ValidMask) -> None:
         """Add the window `core`; the arrays hold `core` grown by `halo` within `scene`."""
         given = core.grown(self.halo, within=scene)
-        estimate, truth = (np.where(there, cube, 0).astype(np.float64) for cube in (estimate, truth))
-        own = (slice(None), *core.relative_to(given).slices)
-        self.sizes += [np.abs(cube[own]).sum() for cube in (estimate, truth)]
+        estimate, truth = (np.where(valid_mask, cube, 0).astype(np.float64) for cube in (estimate, truth))
+        inside = (slice(None), *core.relative_to(given).slices)
+        self.sizes += [np.abs(cube[inside]).sum() for cube in (estimate, truth)]
         if self.clip:
             estimate, truth = estimate.clip(0, 1), truth.clip(0, 1)
         for sums, halo in self.halos.items():
             part = (slice(None), *core.grown(halo, within=scene).relative_to(given).slices)
-            self._add(sums, sums(estimate[part], truth[part], there[part]))
-        self.counted += int(there[own].sum())
+            self._add(sums, sums(estimate[part], truth[part], valid_mask[part]))
+        self.counted += int(valid_mask[inside].sum())
 
     def empty(self) -> Tally:
         """A new tally of the same metrics."""

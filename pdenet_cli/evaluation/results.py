@@ -97,8 +97,8 @@ class Evaluation:
         """The notes, and which means are over fewer scenes."""
         yield from self.notes
         if partly := self.partly:
-            told = ", ".join(f"{name} over {count}" for name, count in partly.items())
-            yield f"Means over fewer than {len(self.scenes)} scenes: {told}."
+            counts = ", ".join(f"{name} over {count}" for name, count in partly.items())
+            yield f"Means over fewer than {len(self.scenes)} scenes: {counts}."
 
     @property
     def _values(self) -> list[dict[str, MetricValues]]:
@@ -113,17 +113,17 @@ class Evaluation:
         """All but the pictures, for JSON; NaN becomes null, infinity "inf"."""
         scenes = []
         for scene in self.scenes:
-            told = {
+            facts = {
                 name: value
                 for name, value in vars(scene).items()
                 if name not in ("look", "systems", "uncertainty")
             }
-            told["systems"] = {name: asdict(scores) for name, scores in scene.systems.items()}
+            facts["systems"] = {name: asdict(scores) for name, scores in scene.systems.items()}
             if scene.uncertainty:
-                told["uncertainty"] = {name: asdict(trust) for name, trust in scene.uncertainty.items()}
+                facts["uncertainty"] = {name: asdict(trust) for name, trust in scene.uncertainty.items()}
             if scene.look is not None:
-                told["pixels"] = [asdict(spot) for spot in scene.look.spots]
-            scenes.append(told)
+                facts["pixels"] = [asdict(spot) for spot in scene.look.spots]
+            scenes.append(facts)
         metrics = {m.name: {"unit": m.unit, "better": m.better, "says": m.says} for m in self.metrics}
         measures = {m.name: {"unit": m.unit, "says": m.says} for m in MEASURES} if self.trusts() else {}
         everything = {
@@ -149,8 +149,8 @@ class Evaluation:
         units = {metric.name: metric.unit for metric in self.metrics} | {m.name: m.unit for m in MEASURES}
         for scene in self.scenes:
             waves = scene.wavelengths or ("",) * len(scene.bands)
-            told: list[tuple[str, SystemScores | Trust]] = [*scene.systems.items(), *scene.uncertainty.items()]
-            for system, scores in told:
+            scored: list[tuple[str, SystemScores | Trust]] = [*scene.systems.items(), *scene.uncertainty.items()]
+            for system, scores in scored:
                 for metric, value in scores.values.items():
                     table.writerow((scene.name, system, metric, units[metric], "", "", value))
                 for metric, values in scores.bands.items():

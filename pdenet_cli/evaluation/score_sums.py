@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Unit = NDArray[np.floating[Any]]  # (bands, rows, columns), 0..1
-There = NDArray[np.bool_]  # valid pixels
+ValidMask = NDArray[np.bool_]  # valid pixels
 Values = NDArray[np.float64]
 
 
@@ -23,13 +23,13 @@ class Moments:
     errors: Values  # (bands,): squared differences
 
     @classmethod
-    def of(cls, estimate: Unit, truth: Unit, there: There) -> Moments:
+    def of(cls, estimate: Unit, truth: Unit, valid_mask: ValidMask) -> Moments:
         """The moments of one window; pixels in holes must be 0."""
-        count = there.sum((1, 2)).astype(np.float64)
+        count = valid_mask.sum((1, 2)).astype(np.float64)
         sums = np.stack([estimate.sum((1, 2)), truth.sum((1, 2))])
         means = np.divide(sums, count, out=np.zeros_like(sums), where=count > 0)
-        x = np.where(there, estimate - means[0][:, None, None], 0)
-        y = np.where(there, truth - means[1][:, None, None], 0)
+        x = np.where(valid_mask, estimate - means[0][:, None, None], 0)
+        y = np.where(valid_mask, truth - means[1][:, None, None], 0)
         products = np.stack([(a * b).sum((1, 2)) for a, b in ((x, x), (y, y), (x, y))])
         return cls(count, means, products, ((estimate - truth) ** 2).sum((1, 2)))
 
@@ -83,34 +83,38 @@ class Average:
 EPSILON = 2.2204e-16  # what the published code of PDE-Net puts in place of zeros, before it measures angles
 
 
-def angles(estimate: Unit, truth: Unit, there: There, black: Literal["zero", "skip", "epsilon"]) -> Average:
+def angles(
+    estimate: Unit, truth: Unit, valid_mask: ValidMask, black: Literal["zero", "skip", "epsilon"]
+) -> Average:
     """The angles between the spectra of each pixel, in degrees, over their valid bands.
 
     An angle with a `black` spectrum is zero, left out, or that of spectra whose zeros are `EPSILON`.
     """
     if black == "epsilon":
-        return _published_angles(estimate, truth, there)
+        return _published_angles(estimate, truth, valid_mask)
     norms = np.sqrt((estimate**2).sum(0)), np.sqrt((truth**2).sum(0))
     dark = (norms[0] == 0) | (norms[1] == 0)
     x, y = (cube / np.where(norm > 0, norm, 1) for cube, norm in zip((estimate, truth), norms, strict=True))
     # Kahan's formula: the arc cosine of a number near 1 loses half of the digits of a small angle.
     angle = 2 * np.arctan2(np.sqrt(((x - y) ** 2).sum(0)), np.sqrt(((x + y) ** 2).sum(0)))
-    counted = there.any(0) & ~(dark & (black == "skip"))
+    counted = valid_mask.any(0) & ~(dark & (black == "skip"))
     total = np.degrees(angle[counted & ~dark].sum())
     return Average(np.asarray(total, np.float64), np.asarray(counted.sum(), np.float64))
 
 
-def _published_angles(estimate: Unit, truth: Unit, there: There) -> Average:
+def _published_angles(estimate: Unit, truth: Unit, valid_mask: ValidMask) -> Average:
     """As the code of PDE-Net has them: two black spectra are 90 degrees apart."""
-    x, y = (np.where(there & (cube == 0), EPSILON, cube) for cube in (estimate, truth))
+    x, y = (np.where(valid_mask & (cube == 0), EPSILON, cube) for cube in (estimate, truth))
     norms = np.sqrt((x * x).sum(0)) * np.sqrt((y * y).sum(0))
     with np.errstate(invalid="ignore"):
         angle = np.nan_to_num(np.degrees(np.arccos((x * y).sum(0) / (norms + EPSILON))))
-    counted = there.any(0)
+    counted = valid_mask.any(0)
     return Average(np.asarray(angle[counted].sum()), np.asarray(counted.sum(), np.float64))
 
 
-def similarity(estimate: Unit, truth: Unit, there: There, weights: tuple[float, ...], unbiased: float) -> Average:
+def similarity(
+    estimate: Unit, truth: Unit, valid_mask: ValidMask, weights: tuple[float, ...], unbiased: float
+) -> Average:
     """SSIM and UIQI of each pixel whose window has no hole: (2, bands)."""
     taps = np.array(weights)
     x, y = _blurred(estimate, taps), _blurred(truth, taps)
@@ -125,7 +129,9 @@ def similarity(estimate: Unit, truth: Unit, there: There, weights: tuple[float, 
     flat = contrast <= 1e-13 * light  # flat to the precision of float32
     brightness = np.divide(2 * x * y, light, out=np.ones_like(light), where=light > 0)
     uiqi = brightness * np.divide(2 * xy, contrast, out=np.ones_like(light), where=~flat)
-    whole = np.ones_like(x, np.bool_) if there.all() else _blurred(there.astype(np.float64), taps) > 1 - 1e-9
+    whole = (
+        np.ones_like(x, np.bool_) if valid_mask.all() else _blurred(valid_mask.astype(np.float64), taps) > 1 - 1e-9
+    )
     total = np.stack([np.where(whole, index, 0).sum((1, 2)) for index in (ssim, uiqi)])
     return Average(total, whole.sum((1, 2)).astype(np.float64))
 

@@ -64,10 +64,12 @@ class Sparsification:
     @classmethod
     def of(cls, uncertainty: Values | Ranked, squares: Values | Ranked) -> Sparsification:
         """The curves of pixels with an uncertainty and a squared error each."""
-        said, met = Ranked.of(uncertainty), Ranked.of(squares)
-        expected = np.bincount(said.group, met.values) / said.sizes  # equally uncertain pixels count as their mean
+        said, observed = Ranked.of(uncertainty), Ranked.of(squares)
+        expected = (
+            np.bincount(said.group, observed.values) / said.sizes
+        )  # equally uncertain pixels count as their mean
         curve = _rmse_curve(np.repeat(expected, said.sizes))
-        return cls(curve, _rmse_curve(met.values[met.order]), float(np.sqrt(met.values.mean())))
+        return cls(curve, _rmse_curve(observed.values[observed.order]), float(np.sqrt(observed.values.mean())))
 
     @property
     def ause(self) -> float:
@@ -98,11 +100,11 @@ class Pool:
     variances: Values  # (bins,): sums of their squared uncertainties, in bins by uncertainty
 
     @classmethod
-    def of(cls, said: Places, variances: Values, met: Places, squares: Values) -> Pool:
+    def of(cls, said: Places, variances: Values, observed: Places, squares: Values) -> Pool:
         """Values with their squared uncertainties and errors, and the `bins_by_root` of both."""
         size = cls.PER_OCTAVE * cls.OCTAVES
-        counts = [np.bincount(places, minlength=size) for places in (said, met)]
-        sums = [np.bincount(places, squares, size) for places in (said, met)]
+        counts = [np.bincount(places, minlength=size) for places in (said, observed)]
+        sums = [np.bincount(places, squares, size) for places in (said, observed)]
         return cls(*(np.asarray(part, np.float64) for part in (counts, sums, np.bincount(said, variances, size))))
 
     @classmethod
@@ -129,17 +131,17 @@ class Pool:
     def ence(self) -> float:
         each, more = divmod(int(self.counts[0].sum()), BINS)
         ends = np.cumsum([0, *(each + (i < more) for i in range(BINS if each else more))])
-        said, met = (
+        said, observed = (
             np.sqrt(np.diff(_sums_of_first(ends, self.counts[0], sums)) / np.diff(ends))
             for sums in (self.variances, self.squares[0])
         )
-        return _ence(said, met)
+        return _ence(said, observed)
 
-    def spearman(self, said: Places, met: Places) -> float:
+    def spearman(self, said: Places, observed: Places) -> float:
         """The rank correlation of the values with these bins, which must be all that are in the pool."""
-        one, other = (np.cumsum(counts) - (counts + self.counts[0].sum()) / 2 for counts in self.counts)
-        lengths = math.sqrt(float(self.counts[0] @ one**2) * float(self.counts[1] @ other**2))
-        return float(one[said] @ other[met]) / lengths if lengths > 0 else math.nan
+        ranks, observed_ranks = (np.cumsum(counts) - (counts + self.counts[0].sum()) / 2 for counts in self.counts)
+        lengths = math.sqrt(float(self.counts[0] @ ranks**2) * float(self.counts[1] @ observed_ranks**2))
+        return float(ranks[said] @ observed_ranks[observed]) / lengths if lengths > 0 else math.nan
 
 
 def _sums_of_first(numbers: NDArray[np.intp], counts: Values, sums: Values) -> Values:
@@ -167,12 +169,12 @@ def ence(uncertainty: Values | Ranked, squares: Values) -> float:
     return _ence(*bins_of(uncertainty, squares))
 
 
-def _ence(said: Values, met: Values) -> float:
-    return float(np.mean(np.abs(met - said) / said)) if (said > 0).all() else math.nan
+def _ence(said: Values, observed: Values) -> float:
+    return float(np.mean(np.abs(observed - said) / said)) if (said > 0).all() else math.nan
 
 
 def spearman(first: Values | Ranked, second: Values | Ranked) -> float:
     """The correlation of ranks; NaN where one of the two is constant."""
-    one, other = (ranks - ranks.mean() for ranks in (Ranked.of(values).ranks() for values in (first, second)))
-    lengths = math.sqrt(float(one @ one) * float(other @ other))
-    return float(one @ other) / lengths if lengths > 0 else math.nan
+    x, y = (ranks - ranks.mean() for ranks in (Ranked.of(values).ranks() for values in (first, second)))
+    lengths = math.sqrt(float(x @ x) * float(y @ y))
+    return float(x @ y) / lengths if lengths > 0 else math.nan

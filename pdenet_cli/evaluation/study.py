@@ -94,11 +94,11 @@ class ScoreSink:
 
     def write(self, window: Window, pixels: Pixels, bands: slice = slice(None)) -> None:
         """Score a window, of all bands at once: a spectrum has one angle."""
-        target, there = self.read(window)
+        target, valid_mask = self.read(window)
         tally = self.empty.empty()
-        tally.add(window, self.truth.scene, pixels, target, there)
+        tally.add(window, self.truth.scene, pixels, target, valid_mask)
         # After running out of memory, a window is written again in smaller ones.
-        for replaced in [other for other in self.tallies if other.overlaps(window)]:
+        for replaced in [scored for scored in self.tallies if scored.overlaps(window)]:
             del self.tallies[replaced]
         self.tallies[window] = tally
 

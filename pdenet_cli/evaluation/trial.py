@@ -53,15 +53,15 @@ def make_coarse(
     low = np.empty((bands, scene.rows // scale, scene.columns // scale), np.float32)
     blur = replace(degradation, noise=0.0)
     values = min(BAND_VALUES, (memory or usable_memory(torch.device("cpu"))) // BYTES_PER_VALUE)
-    some = max(1, values // scene.pixels)
+    at_once = max(1, values // scene.pixels)
     content = hashlib.sha256(str(seed).encode())
-    for start in range(0, bands, some):  # whole bands: no seams
-        high, there = seen.read(scene, range(start, min(start + some, bands)))
+    for start in range(0, bands, at_once):  # whole bands: no seams
+        high, valid_mask = seen.read(scene, range(start, min(start + at_once, bands)))
         if degradation.noise:
-            for plane, known in zip(high, there, strict=True):
+            for plane, known in zip(high, valid_mask, strict=True):
                 content.update(plane[known])
-        high = filled_from_edges(high, there, FILL_DEPTH * scale)
-        low[start : start + some] = blur(torch.from_numpy(high)).numpy()
+        high = filled_from_edges(high, valid_mask, FILL_DEPTH * scale)
+        low[start : start + at_once] = blur(torch.from_numpy(high)).numpy()
     if degradation.noise:
         generator = torch.Generator().manual_seed(int.from_bytes(content.digest()[:8], "big"))
         low += degradation.noise * torch.randn(low.shape, generator=generator).numpy()
@@ -105,6 +105,6 @@ def scratch_cube(folder: Path, low: Coarse, scale: int) -> Cube:
     try:
         array.reserve()
     except OSError as error:
-        met = f"{meta.nbytes:,} bytes for an estimate do not fit into {folder} ({error.strerror or error})"
-        raise ResourceError(f"{met}. Set TMPDIR to a folder on a larger disk.") from error
+        problem = f"{meta.nbytes:,} bytes for an estimate do not fit into {folder} ({error.strerror or error})"
+        raise ResourceError(f"{problem}. Set TMPDIR to a folder on a larger disk.") from error
     return Cube(path, meta, array)

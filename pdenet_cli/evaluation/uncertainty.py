@@ -48,11 +48,11 @@ def assess(truth: View, maps: EstimateMaps, calibration: Calibration | None, lev
     sizes = []
     pools: dict[str, Pool] = {}
     for band, part in band_maps(truth, maps):
-        own = ErrorValues.of(part, factors)
-        values, binned = _band_measures(own)
-        merged.add(part.there, own)
-        sizes.append(len(own.squares))
-        width = truth.radiometry.spread_from_unit(np.full((1, 1, 1), own.width), (band,)).item()
+        errors = ErrorValues.of(part, factors)
+        values, binned = _band_measures(errors)
+        merged.add(part.valid_mask, errors)
+        sizes.append(len(errors.squares))
+        width = truth.radiometry.spread_from_unit(np.full((1, 1, 1), errors.width), (band,)).item()
         for name, value in (values | {"interval width": width}).items():
             bands.setdefault(name, []).append(value)
         pools = {name: pools[name] + own_pool if pools else own_pool for name, own_pool in binned.items()}
@@ -64,8 +64,8 @@ def assess(truth: View, maps: EstimateMaps, calibration: Calibration | None, lev
     curves, bins = _curves_and_bins(whole)
     reliability: dict[str, list[float]] = {}
     if calibration is not None:
-        met = [ratios.coverage(calibration.at(nominal)) for nominal in calibration.levels]
-        reliability = {"nominal": list(calibration.levels), "met": met}
+        covered = [ratios.coverage(calibration.at(nominal)) for nominal in calibration.levels]
+        reliability = {"nominal": list(calibration.levels), "met": covered}
     return Trust(_measures(whole) | means, bands, curves, bins, reliability, level if factors else None)
 
 
@@ -119,19 +119,19 @@ def _band_measures(band: ErrorValues) -> tuple[dict[str, float], dict[str, Pool]
 
     Bands are many, and ordering their values takes long.
     """
-    said, met = (Pool.bins_by_root(values) for values in (band.variances, band.squares))
-    pool = Pool.of(said, band.variances, met, band.squares)
+    said, observed = (Pool.bins_by_root(values) for values in (band.variances, band.squares))
+    pool = Pool.of(said, band.variances, observed, band.squares)
     pools = {OF_VALUES: pool}
     values = dict.fromkeys(NAMES, math.nan)
     values |= {"interval coverage": band.coverage, "interval unit width": band.width}
     if band.half_widths is not None:
         places = Pool.bins_by_root(band.half_widths)
-        pools[INTERVAL_PREFIX + OF_VALUES] = Pool.of(places, band.half_widths, met, band.squares)
+        pools[INTERVAL_PREFIX + OF_VALUES] = Pool.of(places, band.half_widths, observed, band.squares)
     if not len(band.squares):
         return values, pools
     order = pool.sparsification()
     values |= _in_order(order) | {OF_VALUES: order.ause_to_random}
-    values |= {"Spearman": pool.spearman(said, met), "ENCE": pool.ence()}
+    values |= {"Spearman": pool.spearman(said, observed), "ENCE": pool.ence()}
     if of_interval := pools.get(INTERVAL_PREFIX + OF_VALUES):
         ratio = of_interval.sparsification().ause_to_random
         values |= {"interval AUSE/random": ratio, INTERVAL_PREFIX + OF_VALUES: ratio}
@@ -152,6 +152,6 @@ def _curves_and_bins(whole: ErrorValues) -> tuple[dict[str, list[float]], dict[s
         order = whole.sparsification(name)
         curves[name] = order.curve.tolist()
         curves |= {"best": order.oracle.tolist(), "random": [order.random] * STEPS}
-        said, met = bins_of(uncertainty, whole.squares)
-        bins |= {name: said.tolist(), f"error by {name}": met.tolist()}
+        said, observed = bins_of(uncertainty, whole.squares)
+        bins |= {name: said.tolist(), f"error by {name}": observed.tolist()}
     return curves, bins

@@ -55,18 +55,18 @@ class View:
         return replace(self, part=Window(row, column, *size))
 
     def read(
-        self, window: Window, some: Sequence[int] | None = None
+        self, window: Window, chosen: Sequence[int] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """The pixels of a window with holes filled, and where there were no holes; of `some` bands or all."""
-        bands = self.bands if some is None else [self.bands[i] for i in some]
+        bands = self.bands if chosen is None else [self.bands[i] for i in chosen]
         place = self.place(window)
         if not self.softened:
             return self.radiometry.prepare(self.cube.read(place, bands), bands)
         blur = Degradation(1, "gaussian", self.softened)
         around = place.grown(blur.reach, within=self.cube.meta.window)
         unit, known = self.radiometry.prepare(self.cube.read(around, bands), bands)
-        own = (slice(None), *place.relative_to(around).slices)
-        return blur(torch.from_numpy(unit)).numpy()[own], known[own]
+        inside = (slice(None), *place.relative_to(around).slices)
+        return blur(torch.from_numpy(unit)).numpy()[inside], known[inside]
 
     def place(self, window: Window) -> Window:
         """A window as it is counted in the file."""
@@ -108,8 +108,8 @@ class Reader:
         """One pixel, NaN where it has no data."""
         pixel = Window(row, column, 1, 1)
         held = row in self.rows[:: self.step] and column % self.step == 0
-        unit, there = self.read(pixel) if held else self.view.read(pixel)
-        return np.where(there, unit, np.float32(np.nan))[:, 0, 0]
+        unit, valid_mask = self.read(pixel) if held else self.view.read(pixel)
+        return np.where(valid_mask, unit, np.float32(np.nan))[:, 0, 0]
 
     def _hold(self, first: int, count: int) -> None:
         """Hold the rows from `first` on: `count` of them, or more if they fit."""
@@ -128,8 +128,8 @@ def compare(truth: View, estimates: Mapping[str, View], tallies: Mapping[str, Ta
     whole = Reader(truth)
     for core in truth.blocks():
         around = core.grown(halo, within=truth.scene)
-        target, there = whole.read(around)
+        target, valid_mask = whole.read(around)
         for name, tally in tallies.items():
             unit, known = readers[name].read(around)
-            own = (slice(None), *core.grown(tally.halo, within=truth.scene).relative_to(around).slices)
-            tally.add(core, truth.scene, unit[own], target[own], (there & known)[own])
+            inside = (slice(None), *core.grown(tally.halo, within=truth.scene).relative_to(around).slices)
+            tally.add(core, truth.scene, unit[inside], target[inside], (valid_mask & known)[inside])

@@ -110,8 +110,8 @@ def _look_over(path: Path, options: OpenOptions) -> dict[str, Any] | None:
     kind = _recognised(path, b"" if path.is_dir() else _head(path))
     with kind.open(path, options) as cube:
         if kind.portable:
-            own = dict(files=cube.own_files, beside=cube.beside)
-            return dict(path=cube.path, meta=cube.meta, array=cube.array, axes=cube.axes, **own)
+            files = dict(files=cube.own_files, beside=cube.beside)
+            return dict(path=cube.path, meta=cube.meta, array=cube.array, axes=cube.axes, **files)
         last = Window(cube.meta.rows - 1, cube.meta.columns - 1, 1, 1)
         with suppress(Exception):  # what cannot be decoded may never be wanted
             if cube.meta.nbytes <= LOOKED_OVER:
@@ -172,15 +172,20 @@ def is_one_scene(folder: Path) -> bool:
 
 
 @contextmanager
-def create_cube(path: str | Path, meta: CubeMeta, *, overwrite: bool = False) -> Iterator[Cube]:
-    """A new cube in the format of `path`'s suffix; the file gets its name when the block ends without an error."""
-    output = new_output(path, overwrite=overwrite)
+def create_cube(
+    path: str | Path, meta: CubeMeta, *, overwrite: bool = False, compress: str | None = None
+) -> Iterator[Cube]:
+    """A new cube in the format of `path`'s suffix; the file gets its name when the block ends without an error.
+
+    It is compressed then, if that is wanted: deflate, zstd or lzw, as the format allows.
+    """
+    output = new_output(path, overwrite=overwrite, compress=compress)
     output.refuse(meta)
     output.discard()
     try:
         with output.create(meta) as cube:
             yield cube
-        output.commit()
+        output.commit(meta)
         sync_entries(output.path.parent)
     except OSError as error:
         raise unwritable(output.path, error) from error
@@ -188,9 +193,9 @@ def create_cube(path: str | Path, meta: CubeMeta, *, overwrite: bool = False) ->
         output.discard()
 
 
-def new_output(path: str | Path, *, overwrite: bool = False) -> Output:
+def new_output(path: str | Path, *, overwrite: bool = False, compress: str | None = None) -> Output:
     """An output in the format of `path`'s suffix; refused at once if it cannot be written there."""
-    output = Output(Path(path), output_format(Path(path)))
+    output = Output(Path(path), output_format(Path(path)), compress)
     output.refuse_folders()
     refuse_existing(output.finals, overwrite)
     return output
@@ -229,8 +234,8 @@ def _recognised(path: Path, head: bytes) -> Format:
     if path.is_dir():
         if not _visible(path):
             raise FormatError(f"{path}: an empty folder. A cube is a file, a Zarr folder or a folder of PNGs.")
-        some = path / _pattern(path)
-        raise FormatError(f"{path}: a folder, not a cube. Name what is in it, for example {some}")
+        example = path / _pattern(path)
+        raise FormatError(f"{path}: a folder, not a cube. Name what is in it, for example {example}")
     names = ", ".join(f.name for f in FORMATS)
     raise FormatError(f"{path}: not a cube in any known format ({names}).")
 

@@ -113,8 +113,8 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     heads = [_head(file) for file in files]
     for file, head in zip(files, heads, strict=True):
         if head[:3] != heads[0][:3]:
-            first, this = (f"{h[1]} x {h[0]} of {8 * h[2].itemsize} bits" for h in (heads[0], head))
-            raise FormatError(f"{file}: {this}, but {files[0].name} is {first}. All bands must be alike.")
+            first, found = (f"{h[1]} x {h[0]} of {8 * h[2].itemsize} bits" for h in (heads[0], head))
+            raise FormatError(f"{file}: {found}, but {files[0].name} is {first}. All bands must be alike.")
     rows, columns, dtype, channels = heads[0]
     array = PngBands(files, dtype, (rows, columns))
     if channels > 1:
@@ -153,16 +153,16 @@ def _bands(folder: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     if others and len(chosen) > 1 and (len(series[others[0]]), not others[0][1]) == (len(chosen), not longest[1]):
         names = " and ".join(min(series[around])[1].name for around in (longest, others[0]))
         raise FormatError(f"{folder}: two series of {len(chosen)} PNGs, with {names}. Keep one of them there.")
-    for (place, file), (next_place, other) in pairwise(chosen):
+    for (place, file), (next_place, next_file) in pairwise(chosen):
         if place == next_place:
-            raise FormatError(f"{folder}: {file.name} and {other.name} have the same number.")
+            raise FormatError(f"{folder}: {file.name} and {next_file.name} have the same number.")
     files = tuple(file for _, file in chosen)
     notes: tuple[str, ...] = ()
     if ignored := len(_pictures(folder)) - len(files):
         notes += (f"{ignored} other PNGs in the folder are ignored",)
     first, last = int(chosen[0][0]), int(chosen[-1][0])
-    there = {number for number, _ in chosen}
-    gaps = [n for n in range(first, min(last, first + 100_000)) if n not in there]
+    numbers = {number for number, _ in chosen}
+    gaps = [n for n in range(first, min(last, first + 100_000)) if n not in numbers]
     if gaps and _wavelengths(files) is None:
         notes += (f"{len(gaps)} numbers are missing between the first band and the last, such as {gaps[0]}",)
     return files, notes

@@ -21,6 +21,7 @@ from pdenet_cli.formats.common.choosing import Variable
 from pdenet_cli.formats.common.limits import refuse_impossible_size, refuse_large_block
 from pdenet_cli.formats.labelled import geozarr, layout, opening, swaths
 from pdenet_cli.formats.labelled.ground_grid import GroundGrid
+from pdenet_cli.formats.zarr_bounds import bounded, open_bounded
 from pdenet_cli.scene.cube import Cube, Pixels
 from pdenet_cli.scene.meta import INTERLEAVES, CubeMeta
 
@@ -30,11 +31,6 @@ HEADERS = ("zarr.json", ".zarray", ".zgroup")
 MOST_ARRAYS = 2_000
 DEEPEST = 8  # levels of groups
 SMALL_BYTES = 1 << 20  # arrays up to this size may be read as metadata
-CHUNK = dict(b=16, r=128, c=128)  # bands, rows and columns of a chunk that is written
-
-# Other codecs might run code on reading, as `pickle` does.
-CODECS = {"bytes", "transpose", "gzip", "zstd", "blosc", "crc32c", "sharding_indexed", "zlib", "lz4", "bz2"}
-CODECS |= {"lzma", "shuffle", "delta", "fixedscaleoffset", "bitround", "astype", "packbits", "quantize"}
 
 
 @dataclass(frozen=True)
@@ -173,20 +169,16 @@ class Folder:
 
     def array(self, name: str) -> ZarrArray:
         """The pixels of an array, if they are stored there and only by known codecs."""
-        zarr = _zarr()
+        _zarr()
         variable = self.variable(name)
         if variable.dtype is None:
             raise FormatError(f"{self.path}: {variable} does not hold plain numeric values.")
         itemsize, label = variable.dtype.itemsize, name or "the array"
-        for codec in _codecs(self.header(name)):
-            if codec.removeprefix("numcodecs.") not in CODECS:
-                raise FormatError(f"{self.path}: {label} uses the codec '{codec}', which is not read.")
         place = self._place(name)
-        refuse_impossible_size(self.path, label, variable.shape, itemsize, _stored(place), sparse=True)
-        array = zarr.open_array(str(place), mode="r", zarr_format=2 if (place / ".zarray").is_file() else 3)
-        if not all(array.chunks):
-            raise FormatError(f"{self.path}: {label} is in chunks of {array.chunks}, which hold nothing.")
-        refuse_large_block(self.path, label, math.prod(array.shards or array.chunks) * itemsize, _stored(place))
+        held = _stored(place)
+        refuse_impossible_size(self.path, label, variable.shape, itemsize, held, sparse=True)
+        array = open_bounded(place, bounded(place, self.header(name), itemsize, held), itemsize)
+        refuse_large_block(self.path, label, math.prod(array.shards or array.chunks) * itemsize, held)
         return ZarrArray(self.path, array)
 
 
@@ -201,16 +193,6 @@ def _number(fill: Any) -> Any:
 def _fill_attribute(fill: Any) -> float | str:
     """The `_FillValue` attribute, as v2's own fill value may be a mere default; NaN as text, for JSON has none."""
     return fill.item() if np.isfinite(fill) else str(fill)
-
-
-def _codecs(header: Any) -> Iterator[str]:
-    """The names of all codecs in a header, including those inside shards."""
-    if isinstance(header, dict):
-        for key in ("codecs", "index_codecs", "filters", "compressor"):
-            steps = header.get(key) or []
-            for step in steps if isinstance(steps, list) else [steps]:
-                yield str(step.get("name", step.get("id")) if isinstance(step, dict) else step)
-                yield from _codecs(step.get("configuration") if isinstance(step, dict) else None)
 
 
 def _stored(place: Path) -> int:
@@ -307,12 +289,7 @@ def _make(group: Any, piece: layout.LayoutArray, meta: CubeMeta, axes: str) -> N
         about |= dict(fill_value=fill, attributes=attrs | {FILL: _fill_attribute(fill)})
     # Zarr does not know all names of a type, such as those of tifffile's 64-bit integers.
     dtype = np.dtype(meta.dtype.str)
-    group.create_array(shape=meta.shape(axes), dtype=dtype, chunks=_chunks(meta, axes), **about)
-
-
-def _chunks(meta: CubeMeta, axes: str) -> tuple[int, ...]:
-    """Few bands: tiles are written some bands at a time, and each time their chunks are decoded and encoded."""
-    return tuple(min(CHUNK[axis], size) for axis, size in zip(axes, meta.shape(axes), strict=True))
+    group.create_array(shape=meta.shape(axes), dtype=dtype, chunks=layout.chunks(meta, axes), **about)
 
 
 FORMAT = Format(
@@ -325,4 +302,5 @@ FORMAT = Format(
     refuse=_refuse,
     named=layout.by_planes,
     compressed=True,
+    compressions=("zstd",),
 )

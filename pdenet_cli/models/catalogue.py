@@ -50,9 +50,9 @@ def choose_model(name_or_path: str | None, scale: int | None) -> Path:
         for path, made_for in scales.items():
             if made_for == wanted:
                 return path
-        there = ", ".join(f"x{s}" for s in sorted(set(scales.values()))) or "none"
+        shipped = ", ".join(f"x{s}" for s in sorted(set(scales.values()))) or "none"
         raise ModelError(
-            f"No model for x{wanted} is shipped ({there}). Train one, or use `model` (bicubic: any scale)."
+            f"No model for x{wanted} is shipped ({shipped}). Train one, or use `model` (bicubic: any scale)."
         )
     path = find_model(name_or_path)
     made_for = read_header(path).spec.scale

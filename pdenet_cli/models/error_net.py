@@ -110,9 +110,9 @@ class ErrorNet(nn.Module):
 
     def for_truths_of(self, finer_fwhm: float) -> ErrorNet:
         """The same network for truths as sharp as this; it shares the weights."""
-        other = copy.copy(self)
-        other._buffers = {"finer_fwhm": torch.tensor(finer_fwhm, device=self.finer_fwhm.device)}
-        return other
+        copied = copy.copy(self)
+        copied._buffers = {"finer_fwhm": torch.tensor(finer_fwhm, device=self.finer_fwhm.device)}
+        return copied
 
     @torch.inference_mode()
     def expected(self, scale: int, low: Array, mean: Array, std: Array, spread: Array) -> Array:
@@ -126,9 +126,9 @@ class ErrorNet(nn.Module):
         for core in scene.blocks(side, side):
             around = core.grown(MARGIN, within=scene)
             fine, inner, target = around.scaled(scale), core.relative_to(around).scaled(scale), core.scaled(scale)
-            some = max(1, BLOCK_SIDE**2 // fine.pixels)
-            for start in range(0, len(mean), some):
-                bands = slice(start, start + some)
+            at_once = max(1, BLOCK_SIDE**2 // fine.pixels)
+            for start in range(0, len(mean), at_once):
+                bands = slice(start, start + at_once)
                 parts = (low[bands, *around.slices], *(part[bands, *fine.slices] for part in (mean, std, spread)))
                 tensors = (torch.from_numpy(np.ascontiguousarray(part)).to(device) for part in parts)
                 factor = self(Clues.of(scale, self.finer_fwhm, *tensors)).exp_()[:, *inner.slices].cpu().numpy()

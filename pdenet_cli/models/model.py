@@ -62,8 +62,8 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
     weights = {name: t.float() for name, t in read_tensors(path).items() if name in wanted}
     # Written so that NaN counts too.
     if large := [name for name, t in weights.items() if t.numel() and not bool(t.abs().max() <= LARGEST_WEIGHT)]:
-        met = f"some weights of {large[0]} are not finite or beyond {LARGEST_WEIGHT:g}"
-        raise ModelError(f"{path}: {met}, which no training gives. Copy it again, or train it anew.")
+        problem = f"some weights of {large[0]} are not finite or beyond {LARGEST_WEIGHT:g}"
+        raise ModelError(f"{path}: {problem}, which no training gives. Copy it again, or train it anew.")
     network = build_network(spec.network, spec.config)
     errors = {name.removeprefix(ERRORS): weights.pop(name) for name in list(weights) if name.startswith(ERRORS)}
     network.load_state_dict(weights)
@@ -117,12 +117,12 @@ def _wanted_shapes(header: Header) -> dict[str, tuple[int, ...]]:
 
 def _refuse_other_shapes(header: Header, wanted: Mapping[str, tuple[int, ...]]) -> None:
     """ModelError if the weights in the file are not of the wanted shapes."""
-    own = {name: shape for name, shape in header.shapes.items() if not name.startswith(TRAINING)}
-    if wrong := sorted(name for name in wanted.keys() | own.keys() if wanted.get(name) != own.get(name)):
+    stored = {name: shape for name, shape in header.shapes.items() if not name.startswith(TRAINING)}
+    if wrong := sorted(name for name in wanted.keys() | stored.keys() if wanted.get(name) != stored.get(name)):
         first, others = wrong[0], f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-        met = f"{first} is {own.get(first, 'not there')}, expected {wanted.get(first, 'nothing')}{others}"
+        problem = f"{first} is {stored.get(first, 'not there')}, expected {wanted.get(first, 'nothing')}{others}"
         network = header.spec.network
-        raise ModelError(f"{header.path}: its weights do not fit its network '{network}': {met}.")
+        raise ModelError(f"{header.path}: its weights do not fit its network '{network}': {problem}.")
 
 
 def bicubic_model(scale: int, device: torch.device | str = "cpu") -> Model:

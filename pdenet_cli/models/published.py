@@ -64,8 +64,8 @@ def layout_of(weights: Weights) -> Layout:
         if any(re.fullmatch(layout.mark, name) for name in weights):
             return layout
     known = ", ".join(dict.fromkeys(layout.network for layout in LAYOUTS))
-    met = f"its weights ({', '.join(list(weights)[:3]) or 'none'} ...)"
-    raise ModelError(f"{met} are of no known published code ({known}).")
+    problem = f"its weights ({', '.join(list(weights)[:3]) or 'none'} ...)"
+    raise ModelError(f"{problem} are of no known published code ({known}).")
 
 
 def network_of(weights: Weights, layout: Layout, fields: Mapping[str, Any]) -> Network:
@@ -80,8 +80,8 @@ def network_of(weights: Weights, layout: Layout, fields: Mapping[str, Any]) -> N
     for name in (*wanted, *weights):
         shape = tuple(weights[name].shape) if name in weights else "missing"
         if shape != wanted.get(name, "nothing"):
-            met = f"{name} is {shape}, expected {wanted.get(name, 'nothing')}"
-            raise ModelError(f"it is not {layout.network} as published with {config}: {met}.")
+            problem = f"{name} is {shape}, expected {wanted.get(name, 'nothing')}"
+            raise ModelError(f"it is not {layout.network} as published with {config}: {problem}.")
     network = build_network(layout.network, config)
     ours = network.state_dict()
     for link in links:

@@ -83,8 +83,8 @@ class ModelSpec:
 
     def error_lessons(self) -> list[Mapping[str, Any]]:
         """The cubes that its error network was trained on, apart from their held-out quarters."""
-        told: Any = self.extra.get(ERRORS_KEY)
-        scenes = told.get("scenes") if isinstance(told, dict) else None
+        facts: Any = self.extra.get(ERRORS_KEY)
+        scenes = facts.get("scenes") if isinstance(facts, dict) else None
         return [fact for fact in scenes if isinstance(fact, dict)] if isinstance(scenes, list) else []
 
     def training_degradation(self) -> Degradation:

@@ -81,6 +81,6 @@ def write_weights(path: Path, spec: ModelSpec, tensors: Mapping[str, Tensor], *,
     """Write a weights file, completely or not at all."""
     from safetensors.torch import save
 
-    own = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    content = save(own, {"format": "pt", KEY: json.dumps(spec.to_dict())})
+    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    content = save(contiguous, {"format": "pt", KEY: json.dumps(spec.to_dict())})
     write_whole(path, content, overwrite=overwrite)

@@ -36,8 +36,8 @@ def plot_chances(name: str, picture: Path, overwrite: bool = False) -> None:
     model = load_model(name)
     network = getattr(model.network, "space", model.network)  # of a NAS network: the network it was searched in
     if not isinstance(network, PDENet):
-        met = f"a {model.spec.network} network has no masks"
-        raise ModelError(f"{model.name}: {met}, so it has learned no probabilities. Use a pdenet model.")
+        problem = f"a {model.spec.network} network has no masks"
+        raise ModelError(f"{model.name}: {problem}, so it has learned no probabilities. Use a pdenet model.")
     stages: Any = network.stages
     chances = [[_unit_chances(unit) for unit in stage.units] for stage in stages]
     title = f"{model.name}: learned probabilities"

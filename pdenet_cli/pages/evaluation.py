@@ -55,9 +55,9 @@ def _summary(evaluation: Evaluation) -> str:
 
 
 def _key(evaluation: Evaluation) -> str:
-    told = (f"<b>{metric.name}</b> {escape(metric.says)}" for metric in evaluation.metrics)
+    explained = (f"<b>{metric.name}</b> {escape(metric.says)}" for metric in evaluation.metrics)
     gains = "" if evaluation.baseline is None else f" Small figures: the difference from {evaluation.baseline}."
-    return "; ".join(told) + f". The best of each column is bold.{gains}"
+    return "; ".join(explained) + f". The best of each column is bold.{gains}"
 
 
 # Tables.

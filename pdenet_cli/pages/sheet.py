@@ -84,8 +84,8 @@ def richest_part(source: Cube, bands: Sequence[int], size: int = DETAIL) -> Wind
     best, place = -1.0, (0, 0)
     for row in range(0, max(1, grey.shape[0] - rows + 1), max(1, rows // 4)):
         for column in range(0, max(1, grey.shape[1] - columns + 1), max(1, columns // 4)):
-            there = grey[row : row + rows, column : column + columns]
-            known = there[np.isfinite(there)]
+            part = grey[row : row + rows, column : column + columns]
+            known = part[np.isfinite(part)]
             # Between percentiles, so that a single glint does not win; what has no data counts as flat.
             varies = float(np.ptp(np.percentile(known, (5, 95)))) * known.size if known.size else 0.0
             if varies > best:

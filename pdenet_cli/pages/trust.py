@@ -27,9 +27,9 @@ def trust_tables(name: str, trusts: Mapping[str, Trust]) -> Iterator[str]:
     shown = measures_by_kind(next(iter(trusts.values())))
     for kind, measures in shown.items():
         yield _table(kind, measures, rows)
-    told = (f"<b>{m.name}</b> {escape(m.says)}" for measures in shown.values() for m in measures)
+    words = (f"<b>{m.name}</b> {escape(m.says)}" for measures in shown.values() for m in measures)
     yield (
-        f'<p class="soft">{"; ".join(told)}. Errors and uncertainties of a pixel are merged over its bands as '
+        f'<p class="soft">{"; ".join(words)}. Errors and uncertainties of a pixel are merged over its bands as '
         "root mean squares; coverage and width count every band of every pixel.</p>"
     )
 
@@ -91,10 +91,10 @@ def _bins(trust: Trust, where: str) -> Iterator[str]:
 
 
 def _reliability(trust: Trust, where: str) -> str:
-    nominal, met = ([100 * share for share in trust.reliability[name]] for name in ("nominal", "met"))
+    nominal, covered = ([100 * share for share in trust.reliability[name]] for name in ("nominal", "met"))
     lines = [
         Line("nominal", [nominal[0], nominal[-1]], [nominal[0], nominal[-1]], STROKES[RANDOM_LINE]),
-        Line("measured", nominal, met, STROKES[INTERVAL_LINE], marked=True),
+        Line("measured", nominal, covered, STROKES[INTERVAL_LINE], marked=True),
     ]
     says = "Reliability: the fraction of true values inside the intervals of each level."
     return _figure(lines, "nominal level, %", "inside, %", f"Reliability, {where}", says)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,15 +20,16 @@ from pdenet_cli.report import Report
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.sliceable import Sliceable
 from pdenet_cli.uncertainty.spread import STRATA_SAY
+from pdenet_cli.uncertainty.summaries import MAPS, MEAN
 
 PAGE_PRIORITY = ("risk", "interval", "error", "std", "cv", "angle", "consistency", "share")
-"""The maps in the order of the page, which shows the first of them that was made."""
+"""The maps in the order of the page, which shows the first of them that was made; others come last."""
 SHEET_PRIORITY = ("error", *(name for name in PAGE_PRIORITY if name != "error"))
 
-
-VALUES = ("mean", "interval_low", "interval_high")  # cubes that hold the scene's own quantity
-COUNTS = ("share", "cv", "risk")  # percentages, which are drawn in greys
-TITLES = {
+LAYERS = [MEAN, *(layer for layers in MAPS.values() for layer in layers)]
+VALUES = [layer.name for layer in LAYERS if layer.unit == "value"]  # cubes that hold the scene's own quantity
+COUNTS = [layer.name for layer in LAYERS if layer.unit == "percent"]  # which are drawn in greys
+TITLES = {  # where a description is too long for a heading
     "error": "error to expect",
     "interval": "width of the interval",
     "std": "std of the samples",
@@ -45,7 +46,7 @@ def write_sheet(scene: str, source: Cube, cubes: Mapping[str, Path], report: Rep
 
     `cubes` are the run's outputs by name, the mean among them.
     """
-    names = [name for name in SHEET_PRIORITY if name in report.maps]
+    names = _by_priority(report, SHEET_PRIORITY)
     with ExitStack() as stack:
         opened = {name: stack.enter_context(open_cube(path)) for name, path in cubes.items()}
         seen = None
@@ -53,7 +54,8 @@ def write_sheet(scene: str, source: Cube, cubes: Mapping[str, Path], report: Rep
             values = Values.of(source.meta, report.job["radiometry"])
             factor, unit = values.of_map(report.maps[names[0]]["unit"])
             merged = _merged(opened, names[0])
-            seen = SheetMap(merged, TITLES[names[0]], unit, factor, counts=names[0] in COUNTS)
+            heading = TITLES.get(names[0], report.maps[names[0]]["says"])
+            seen = SheetMap(merged, heading, unit, factor, counts=names[0] in COUNTS)
         samples = "" if report.job["samples"] == 1 else f", {report.job['samples']} samples"
         title = f"{_printable(scene)}: {report.job['model']['name']}{samples}"
         write_whole(picture, sheet_png(source, opened["mean"], seen, title), overwrite=True)
@@ -90,7 +92,7 @@ def write_page(
             Shown.of(source, values),
             Shown.of(opened["mean"], values),
             values.unit,
-            tuple(_map(name, opened, values, report) for name in PAGE_PRIORITY if name in report.maps),
+            tuple(_map(name, opened, values, report) for name in _by_priority(report, PAGE_PRIORITY)),
             half,
             band,
         )
@@ -109,7 +111,7 @@ def _map(name: str, cubes: Mapping[str, Cube], values: Values, report: Report) -
         bands = None
     else:
         bands = Shown(each) if counts or unit == "degrees" else Shown.spread(each, values)
-    return MapShown(name, TITLES[name], says, how, unit, merged, name in COUNTS, each is not None, bands)
+    return MapShown(name, TITLES.get(name, name), says, how, unit, merged, name in COUNTS, each is not None, bands)
 
 
 def _each_band(cubes: Mapping[str, Cube], name: str) -> Cube | None:
@@ -127,6 +129,11 @@ def _band(cubes: Mapping[str, Cube], values: Values, report: Report) -> tuple[Sh
     if "std" in cubes:
         return Shown.spread(cubes["std"], values, 2), "± 2 std of the samples, not calibrated"
     return None, ""
+
+
+def _by_priority(report: Report, first: Sequence[str]) -> list[str]:
+    """The maps that were made: those in `first` in that order, then all others."""
+    return [name for name in dict.fromkeys((*first, *report.maps)) if name in report.maps]
 
 
 def _printable(name: str) -> str:

@@ -71,24 +71,24 @@ class Mixtures:
         """
         if not enough_bands(len(bands), count):
             return None
-        patches, there = _patches(cube, bands, radiometry)
+        patches, valid_mask = _patches(cube, bands, radiometry)
         texture = _texture(patches)
-        known = _known(there)  # (patches, rows, columns)
+        known = _known(valid_mask)  # (patches, rows, columns)
         if np.count_nonzero(known) < len(bands) + 4 * count:
             return None
         texture = _tamed(texture, np.broadcast_to(known, texture.shape))
         most = BEYOND * np.array(
-            [_percentile(band[own], BRIGHTEST) for band, own in zip(patches, there, strict=True)]
+            [_percentile(band[residual], BRIGHTEST) for band, residual in zip(patches, valid_mask, strict=True)]
         )
-        counts = np.count_nonzero(there, (1, 2, 3))
-        sums = np.abs(_tamed(patches, there)).sum((1, 2, 3), np.float64, where=there)
+        counts = np.count_nonzero(valid_mask, (1, 2, 3))
+        sums = np.abs(_tamed(patches, valid_mask)).sum((1, 2, 3), np.float64, where=valid_mask)
         mix = overlapping_sums(sums / np.maximum(counts, 1), count)
         same, beside = _covariances(texture, known)
         of_mixtures = mix @ same @ mix.T
         ridge = RIDGE * np.trace(of_mixtures) / count + np.finfo(float).tiny
         unmix = np.linalg.solve(of_mixtures + ridge * np.eye(count), mix @ same).T
-        own = np.eye(len(bands)) - unmix @ mix  # a band minus what the mixtures tell of it
-        variance, covariance = (np.einsum("ij,jk,ik->i", own, c, own) for c in (same, beside))
+        residual = np.eye(len(bands)) - unmix @ mix  # a band minus what the mixtures tell of it
+        variance, covariance = (np.einsum("ij,jk,ik->i", residual, c, residual) for c in (same, beside))
         correlation = covariance / np.maximum(variance, np.finfo(float).tiny)
         kept = np.clip((correlation - WHITE) / -WHITE, 0, 1)
         noise = np.sqrt(np.maximum(variance, 0) / WHITE_VARIANCE)
@@ -109,11 +109,11 @@ class Mixtures:
         """
         with torch.inference_mode():
             low = torch.from_numpy(np.ascontiguousarray(unit))
-            told = torch.tensordot(torch.from_numpy(self.unmix[bands]), torch.from_numpy(mixed), 1)
-            own = low - told
-            own -= F.avg_pool2d(symmetric_pad(own[None], 1), 3, stride=1)[0]
+            explained = torch.tensordot(torch.from_numpy(self.unmix[bands]), torch.from_numpy(mixed), 1)
+            residual = low - explained
+            residual -= F.avg_pool2d(symmetric_pad(residual[None], 1), 3, stride=1)[0]
             most = OUTSTANDING * torch.from_numpy(self.noise[bands])[:, None, None]
-            noise = own.clamp_(-most, most).mul_(1 - torch.from_numpy(self.kept[bands])[:, None, None])
+            noise = residual.clamp_(-most, most).mul_(1 - torch.from_numpy(self.kept[bands])[:, None, None])
             low = low - noise
             # up(x) + up(x - D(up(x))), D the degradation, in one step.
             return bicubic_up(2 * low - _enlarged_and_degraded(low, degradation), degradation.scale)
@@ -133,8 +133,8 @@ class MixedSamples:
     def __iter__(self) -> Iterator[Array]:
         return map(self._with, self.details)
 
-    def __getitem__(self, some: slice) -> Self:
-        return replace(self, details=self.details[some])
+    def __getitem__(self, chosen: slice) -> Self:
+        return replace(self, details=self.details[chosen])
 
     def mean(self) -> Array:
         """Their mean: that of their details, spread over the bands."""
@@ -223,23 +223,23 @@ def _patches(cube: Cube, bands: Sequence[int], radiometry: Radiometry) -> tuple[
     side = min(PATCH, meta.rows), min(PATCH, meta.columns)
     across = (columns[:, None] + np.arange(side[1])).ravel()
     patches = np.empty((len(bands), len(rows), len(columns), *side), np.float32)
-    there = np.empty(patches.shape, np.bool_)
+    valid_mask = np.empty(patches.shape, np.bool_)
     depth, height, _ = cube.block
     # Patches in the same blocks of the file are read together, for reading a part of a block takes all of it.
     for group in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(rows // max(height, PATCH))) + 1):
         top, bottom = rows[group[0]], rows[group[-1]] + side[0]
         strip = Window(int(top), 0, int(bottom - top), meta.columns)
-        some = max(1, BLOCK_VALUES // (strip.rows * strip.columns * depth)) * depth
-        for first in range(0, len(bands), some):
-            run = list(bands[first : first + some])
+        at_once = max(1, BLOCK_VALUES // (strip.rows * strip.columns * depth)) * depth
+        for first in range(0, len(bands), at_once):
+            run = list(bands[first : first + at_once])
             unit, known = read_unit(cube, strip, run, radiometry)
             for i in group:
-                own = (slice(None), slice(rows[i] - top, rows[i] - top + side[0]))
+                inside = (slice(None), slice(rows[i] - top, rows[i] - top + side[0]))
                 shape = (len(run), side[0], len(columns), side[1])
-                for whole, part in ((patches, unit), (there, known)):
-                    whole[first : first + some, i] = part[own][..., across].reshape(shape).swapaxes(1, 2)
+                for whole, part in ((patches, unit), (valid_mask, known)):
+                    whole[first : first + at_once, i] = part[inside][..., across].reshape(shape).swapaxes(1, 2)
     flat = len(bands), -1, *side
-    return patches.reshape(flat), there.reshape(flat)
+    return patches.reshape(flat), valid_mask.reshape(flat)
 
 
 def _starts(length: int, most: int) -> NDArray[np.intp]:
@@ -256,8 +256,8 @@ def _texture(patches: Array) -> Array:
 
 def _tamed(values: Array, where: NDArray[np.bool_]) -> Array:
     """Values of each band, (bands, ...), those far beyond nearly all others brought back; replaces `values`."""
-    for band, own in zip(values, where, strict=True):
-        most = BEYOND * _percentile(band[own], TAIL)
+    for band, valid in zip(values, where, strict=True):
+        most = BEYOND * _percentile(band[valid], TAIL)
         np.clip(band, -most, most, out=band)
     return values
 
@@ -268,10 +268,15 @@ def _percentile(values: Array, percent: float) -> float:
     return float(np.percentile(sizes, percent)) if sizes.size else 0.0
 
 
-def _known(there: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _known(valid_mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Where `_texture` is that of true values in nearly all bands, (patches, rows, columns)."""
-    beside = there[..., :-2, 1:-1] & there[..., 2:, 1:-1] & there[..., 1:-1, :-2] & there[..., 1:-1, 2:]
-    return np.asarray((there[..., 1:-1, 1:-1] & beside).mean(0) >= KNOWN_BANDS)
+    beside = (
+        valid_mask[..., :-2, 1:-1]
+        & valid_mask[..., 2:, 1:-1]
+        & valid_mask[..., 1:-1, :-2]
+        & valid_mask[..., 1:-1, 2:]
+    )
+    return np.asarray((valid_mask[..., 1:-1, 1:-1] & beside).mean(0) >= KNOWN_BANDS)
 
 
 def _covariances(texture: Array, known: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -282,7 +287,7 @@ def _covariances(texture: Array, known: NDArray[np.bool_]) -> tuple[NDArray[np.f
     return same, (below + below.T + right + right.T) / 4
 
 
-def _products(one: Array, other: Array, where: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _products(x: Array, y: Array, where: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Mean products of every band of one texture with every band of another."""
-    products: NDArray[np.float64] = (one[:, where] @ other[:, where].T).astype(np.float64)
+    products: NDArray[np.float64] = (x[:, where] @ y[:, where].T).astype(np.float64)
     return products / max(int(where.sum()), 1)

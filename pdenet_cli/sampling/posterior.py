@@ -59,12 +59,7 @@ class Posterior:
         calibration = Calibration.of(model.spec)
         self.ensemble = ensemble or (calibration.ensemble if calibration is not None else "masks")
         self.network = model.network.eval()
-        if mixtures is not None and (mixtures < 0 or (mixtures and not self.network.mixable)):
-            met = "use 0, or a number of mixtures" if mixtures < 0 else f"{model.name} must see every band; use 0"
-            raise UsageError(f"`mixtures` {mixtures}: {met}.")
-        usual = MIXTURES if self.network.mixable and not model.spec.sees_every_band else 0
-        calibrated = usual if calibration is None else calibration.mixtures
-        self.most_mixtures = calibrated if mixtures is None else mixtures
+        self.most_mixtures = _most_mixtures(model, mixtures, calibration)
         self.device = self.network.device
         self.psf = None if psf is None else replace(psf, noise=0.0)
         self._refuse_psf()
@@ -126,15 +121,15 @@ class Posterior:
         if finer_fwhm is None:
             return self
         if self.model.errors is None:
-            met = f"{self.model.name} has not learned how large its errors are"
-            raise ModelError(f"`finer_psf` {finer_fwhm:g}: {met}. See pdenet calibrate `learn_errors`.")
+            problem = f"{self.model.name} has not learned how large its errors are"
+            raise ModelError(f"`finer_psf` {finer_fwhm:g}: {problem}. See pdenet calibrate `learn_errors`.")
         return self.with_model(replace(self.model, errors=self.model.errors.for_truths_of(finer_fwhm)))
 
     def refuse_other_bands(self, count: int) -> None:
         """Stop if the network takes another number of bands than `count`."""
         if self.network.bands not in (None, count):
-            met = f"but the cube has {count} usable ones"
-            raise ModelError(f"{self.model.name}: made for {self.network.bands} bands, {met}.")
+            problem = f"but the cube has {count} usable ones"
+            raise ModelError(f"{self.model.name}: made for {self.network.bands} bands, {problem}.")
 
     def samples(self, low: Map, bands: slice, crop: Window, at_once: int = 1) -> NDArray[np.float32]:
         """The output of each sub-network for `low`, cut to `bands` and `crop`: (samples, bands, rows, columns).
@@ -177,8 +172,8 @@ class Posterior:
 def require_posterior(posterior: object) -> None:
     """Stop if something else, such as a model, was given as a posterior."""
     if not isinstance(posterior, Posterior):
-        met = f"Expected a Posterior, not a {type(posterior).__name__}"
-        raise UsageError(f"{met}. Pass Posterior(model, N) for N samples.")
+        problem = f"Expected a Posterior, not a {type(posterior).__name__}"
+        raise UsageError(f"{problem}. Pass Posterior(model, N) for N samples.")
 
 
 def _turned(image: Tensor, symmetry: int) -> Tensor:
@@ -191,3 +186,15 @@ def _turned_back(image: Tensor, symmetry: int) -> Tensor:
     """The inverse of `_turned`."""
     back = image.rot90(-(symmetry % 4), (-2, -1))
     return back.flip(-1) if symmetry >= 4 else back
+
+
+def _most_mixtures(model: Model, asked: int | None, calibration: Calibration | None) -> int:
+    """The number of mixtures that was asked for, else that of the calibration, else the usual one of the model."""
+    mixable = model.network.mixable
+    if asked is None:
+        usual = MIXTURES if mixable and not model.spec.sees_every_band else 0
+        return usual if calibration is None else calibration.mixtures
+    if asked < 0 or (asked and not mixable):
+        problem = "use 0, or a number of mixtures" if asked < 0 else f"{model.name} must see every band; use 0"
+        raise UsageError(f"`mixtures` {asked}: {problem}.")
+    return asked

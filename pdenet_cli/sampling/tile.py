@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pdenet_cli.errors import ModelError
 from pdenet_cli.sampling.samplers import TileInput, TileSampler
 from pdenet_cli.sampling.scene_pass import ScenePass
 from pdenet_cli.sampling.tiling import Span, Tile
@@ -34,7 +35,7 @@ class ObservedTile:
         unit, bands = padded[span.crop], self._bands(span.core)
         near = wide.grown(1, within=tile.padded)  # to enlarge a pixel takes its neighbours
         around = Evidence(
-            self._sampler.samples(span, padded) if any_data else self._no_samples(len(unit)),
+            self._samples(span, padded) if any_data else self._no_samples(len(unit)),
             low=unit[:, *wide.relative_to(tile.padded).slices],
             low_roughness=roughness(unit)[:, *near.relative_to(tile.padded).slices],
             scale=tile.scale,
@@ -75,6 +76,14 @@ class ObservedTile:
     def _wide(self) -> Window:
         """The window that samples are needed in."""
         return self.tile.core.grown(self.scene.plan.margin, within=self.tile.padded)
+
+    def _samples(self, span: Span, padded: Map) -> Samples:
+        """The samples of some bands; ModelError where the network gives something else than numbers."""
+        samples = self._sampler.samples(span, padded)
+        if not np.isfinite(samples.sum(dtype=np.float64)):
+            met = f"{self.scene.posterior.model.name} gives values that are not finite"
+            raise ModelError(f"{met}: its weights are damaged or were never trained. Use another model.")
+        return samples
 
     def _no_samples(self, bands: int) -> Samples:
         """Samples of zeros where there is no data: the network is spared."""

@@ -165,12 +165,12 @@ def plan_tiles(
     fitting = [plan for plan in plans if bytes_for(plan) <= memory]
     if not fitting:
         least = min(map(bytes_for, plans))
-        which = "The smallest tile" if tile is None else f"With `tile` {tile}, a tile"
+        subject = "The smallest tile" if tile is None else f"With `tile` {tile}, a tile"
         smaller = "" if tile is None else " or a smaller `tile`"
         # Not every command has `halo`.
         less = " In upscale and uncertainty a smaller `halo` needs less but is less exact." if halo else ""
         raise ResourceError(
-            f"{which} needs {least:,} bytes of memory with its margins, but only {memory:,} are allowed. "
+            f"{subject} needs {least:,} bytes of memory with its margins, but only {memory:,} are allowed. "
             f"Use `memory` {math.ceil(least / 1e6)}MB{smaller}.{less}"
         )
     least = min(plan.voxels for plan in fitting)

@@ -29,8 +29,8 @@ class _Part:
             yield from _run(self.numbers, count, self.text)
             return
         if wavelengths is None or not (known := {band: nm for band, nm in enumerate(wavelengths) if nm > 0}):
-            met = f"Bands {self.text}: the cube has no wavelengths in a unit of length"
-            raise UsageError(f"{met}. Choose bands by number, for example 10:60.")
+            problem = f"Bands {self.text}: the cube has no wavelengths in a unit of length"
+            raise UsageError(f"{problem}. Choose bands by number, for example 10:60.")
         found = list(self._within(known) if ":" in self.text else self._nearest(known))
         if not found:
             ends = f"{min(known.values()):.6g} to {max(known.values()):.6g} nm"
@@ -100,8 +100,7 @@ def _part(word: str, text: str) -> _Part:
     if not word or not len(ends) == word.count(":") + 1 <= 2:
         example = "Write for example 10:60, or 0:20,30, or 450nm:900nm,1.5um"
         raise UsageError(f"`bands` {text}: not a range of bands, nor a list of them. {example}.")
-    numbers = [int(end[1]) if end[1] else None for end in ends]
-    lengths = [float(end[2]) * UNITS[end[3]] if end[2] else None for end in ends]
+    numbers, lengths = [_number(end) for end in ends], [_length(end) for end in ends]
     by_number, by_length = (any(end is not None for end in given) for given in (numbers, lengths))
     if by_number and by_length:
         raise UsageError(f"`bands` {word}: a band number and a wavelength. Give both ends a unit, or none.")
@@ -113,3 +112,13 @@ def _part(word: str, text: str) -> _Part:
     if len(ends) == 1 and (only := numbers[0]) is not None:
         return _Part(word, slice(only, only + 1))
     return _Part(word, slice(*numbers))
+
+
+def _number(end: re.Match[str]) -> int | None:
+    """The end of a range as a band number; None if it is open or a wavelength."""
+    return int(end[1]) if end[1] else None
+
+
+def _length(end: re.Match[str]) -> float | None:
+    """The end of a range as a wavelength in nanometres; None if it is open or a number."""
+    return float(end[2]) * UNITS[end[3]] if end[2] else None

@@ -98,8 +98,8 @@ class Cube:
 
     def _read(self, key: tuple[slice, ...], numbers: Sequence[int] | None = None) -> Pixels:
         """The part of the array at `key` as (bands, rows, columns): all its bands, or these."""
-        there = sorted({*numbers}) if numbers is not None else []
-        array = self.array if numbers is None else SomeBands.of(self.array, self.axes.index("b"), there)
+        ordered = sorted({*numbers}) if numbers is not None else []
+        array = self.array if numbers is None else SomeBands.of(self.array, self.axes.index("b"), ordered)
         try:
             part = array[key]
         except (OSError, ValueError) as error:
@@ -107,8 +107,8 @@ class Cube:
                 raise
             raise FormatError(f"{self.path}: can no longer be read ({error}).") from error
         pixels = np.asarray(part).transpose([self.axes.index(axis) for axis in "brc"])
-        if numbers is not None and list(numbers) != there:
-            pixels = pixels[[there.index(band) for band in numbers]]
+        if numbers is not None and list(numbers) != ordered:
+            pixels = pixels[[ordered.index(band) for band in numbers]]
         return np.ascontiguousarray(pixels, dtype=self.meta.dtype.newbyteorder("="))
 
     def write(self, window: Window, pixels: Pixels, bands: slice = slice(None)) -> None:
@@ -119,8 +119,8 @@ class Cube:
         if pixels.shape != wanted:
             raise UsageError(f"{self.path}: pixels of shape {pixels.shape} for a window of shape {wanted}.")
         if not can_hold_all(self.meta.dtype, pixels):
-            met = f"{pixels.dtype.name} pixels do not fit into {self.meta.dtype.name} values"
-            raise UsageError(f"{self.path}: {met}. Round and clip them first, and convert them with astype.")
+            problem = f"{pixels.dtype.name} pixels do not fit into {self.meta.dtype.name} values"
+            raise UsageError(f"{self.path}: {problem}. Round and clip them first, and convert them with astype.")
         array: Any = self.array
         array[key] = pixels.transpose(["brc".index(axis) for axis in self.axes])
 
@@ -137,9 +137,9 @@ class Cube:
 
     def with_bands(self, chosen: BandChoice) -> Cube:
         """The same cube with only the `chosen` bands; it shares the file."""
-        some = SomeBands.of(self.array, self.axes.index("b"), self.meta.chosen(chosen))
+        array = SomeBands.of(self.array, self.axes.index("b"), self.meta.chosen(chosen))
         kept = Cube(
-            self.path, self.meta.with_bands(chosen), some, self.axes, self.close, self.own_files, self.beside
+            self.path, self.meta.with_bands(chosen), array, self.axes, self.close, self.own_files, self.beside
         )
         kept.whole = None if self.whole is None else self.whole.with_bands(chosen)
         kept.writable, kept.stamps = False, self.stamps

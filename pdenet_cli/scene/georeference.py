@@ -132,16 +132,24 @@ def _converted_word(name: str, text: str, convert: Callable[[str, int, float], f
     return f"{{{joined}}}" if text.startswith("{") else joined
 
 
-def _upscaled_rpc(rpc: Mapping[str, str], factor: int) -> dict[str, str]:
+def _upscaled_rpc(rpc: Mapping[str, str], factor: int) -> dict[str, str] | None:
     # RPC offsets count from the centre of the first pixel, hence the two halves.
-    finer = dict(rpc)
-    for axis in ("LINE", "SAMP"):
-        offset, scale = float(rpc[f"{axis}_OFF"]), float(rpc[f"{axis}_SCALE"])
-        finer[f"{axis}_OFF"] = repr((offset + 0.5) * factor - 0.5)
-        finer[f"{axis}_SCALE"] = repr(scale * factor)
-    return finer
+    def finer(name: str, number: float) -> float:
+        return (number + 0.5) * factor - 0.5 if name.endswith("_OFF") else number * factor
+
+    return _converted_rpc(rpc, finer, ("LINE_OFF", "LINE_SCALE", "SAMP_OFF", "SAMP_SCALE"))
 
 
-def _cut_rpc(rpc: Mapping[str, str], row: int, column: int) -> dict[str, str]:
+def _cut_rpc(rpc: Mapping[str, str], row: int, column: int) -> dict[str, str] | None:
     start = {"LINE_OFF": row, "SAMP_OFF": column}
-    return {name: repr(float(text) - start[name]) if name in start else text for name, text in rpc.items()}
+    return _converted_rpc(rpc, lambda name, number: number - start[name], tuple(start))
+
+
+def _converted_rpc(
+    rpc: Mapping[str, str], convert: Callable[[str, float], float], names: tuple[str, ...]
+) -> dict[str, str] | None:
+    """Polynomials with these numbers converted; None if one is no number, as they place nothing then."""
+    try:
+        return {**rpc, **{name: repr(convert(name, float(rpc[name]))) for name in names if name in rpc}}
+    except ValueError:
+        return None

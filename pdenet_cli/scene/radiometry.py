@@ -88,14 +88,14 @@ class Radiometry:
             measures=(1.0,) if physical is None else physical[0],
         )
 
-    def for_other_file(self, this: CubeMeta, other: CubeMeta) -> Radiometry:
+    def for_other_file(self, mine: CubeMeta, other: CubeMeta) -> Radiometry:
         """The same 0..1 for another file of the scene, whose header may scale its numbers differently.
 
         `this` is the header that this radiometry was made for. Where one of the headers does not say what its
         numbers measure, the numbers of both files are taken to mean the same.
         """
         same = replace(self, nodata=other.nodata)
-        scaling, other_scaling = _physical(this), _physical(other)
+        scaling, other_scaling = _physical(mine), _physical(other)
         if scaling is None or other_scaling is None or scaling == other_scaling:
             return same
         (gain, offset), (other_gain, other_offset) = (map(np.array, pair) for pair in (scaling, other_scaling))
@@ -201,34 +201,48 @@ class _Range:
 
 
 def _range(meta: CubeMeta, survey: Survey, value_range: ValueRange | None) -> _Range:
+    """The range asked for, else that of the header if the values do not contradict it, else that of the values."""
+    if value_range is not None:
+        return _asked(meta, survey, value_range)
+    return _by_header(meta, survey) or _by_values(meta, survey)
+
+
+def _asked(meta: CubeMeta, survey: Survey, value_range: ValueRange) -> _Range:
     if value_range == "max":
         top = max(survey.maximum, survey.whole_maximum)
         return _Range(0.0, top, f"the scene's largest number: 0 to {top:g}")
     if value_range == "dtype":
         if meta.dtype.kind not in "ui":
-            met = f"`value_range` dtype: {meta.dtype.name} numbers have no natural largest one"
-            raise UsageError(f"{met}. Use `value_range` max or LO HI.")
+            problem = f"`value_range` dtype: {meta.dtype.name} numbers have no natural largest one"
+            raise UsageError(f"{problem}. Use `value_range` max or LO HI.")
         return _Range(0.0, limits(meta.dtype)[1], f"{meta.dtype.name} numbers: 0 to {limits(meta.dtype)[1]:g}")
-    if value_range is not None:
-        if isinstance(value_range, str):
-            raise UsageError(f"`value_range` {value_range} is unknown; give LO HI, dtype or max.")
-        low, high = value_range
-        return _Range(low, high, f"range given: {low:g} to {high:g}")
+    if isinstance(value_range, str):
+        raise UsageError(f"`value_range` {value_range} is unknown; give LO HI, dtype or max.")
+    low, high = value_range
+    return _Range(low, high, f"range given: {low:g} to {high:g}")
+
+
+def _by_header(meta: CubeMeta, survey: Survey) -> _Range | None:
     if meta.reflectance_scale:
         said = "reflectance scale factor in the header"
         plausible = without_implausible_scale(meta, survey)
         if plausible.reflectance_scale:
             return _Range(0.0, meta.reflectance_scale, f"{said}: {meta.reflectance_scale:g}")
-        other = _range(plausible, survey, None)
+        credible = _range(plausible, survey, None)
         ignored = f"the {said} ({meta.reflectance_scale:g}) contradicts the values and is ignored"
-        return replace(other, reason=f"{other.reason}; {ignored}")
+        return replace(credible, reason=f"{credible.reason}; {ignored}")
     if (physical := _physical(meta)) is not None:
         gains, offsets = map(np.array, physical)
-        highest = gains * np.where(gains > 0, survey.top, survey.bottom) + offsets
+        with np.errstate(over="ignore", invalid="ignore"):
+            highest = gains * np.where(gains > 0, survey.top, survey.bottom) + offsets
         brightest = float(highest.max()) if survey.brightest is None else survey.brightest
         if DARKEST < brightest <= BRIGHTEST:
             said = f"gain and offset in the header: {_span(physical[0])} and {_span(physical[1])}"
             return _Range(0.0, 1.0, said, physical=True)
+    return None
+
+
+def _by_values(meta: CubeMeta, survey: Survey) -> _Range:
     if meta.dtype == np.uint8:
         return _Range(0.0, 255.0, "8-bit numbers: 0 to 255")
     if meta.dtype.kind == "f" and survey.bottom >= -0.5 and survey.maximum <= 1.5 and survey.top > DARKEST:

@@ -39,8 +39,8 @@ def sensor_named(name: str) -> Sensor:
         if sensor.name.lower() == name.strip().lower():
             return sensor
     known = ", ".join(f"{sensor.name} ({sensor.narrowest:g} to {sensor.widest:g})" for sensor in SENSORS)
-    way = "Measure the scene with pdenet psf, or give its width with `psf`"
-    raise UsageError(f"`sensor` {name}: no published width is known, only of {known}. {way}.")
+    advice = "Measure the scene with pdenet psf, or give its width with `psf`"
+    raise UsageError(f"`sensor` {name}: no published width is known, only of {known}. {advice}.")
 
 
 def sensor_of(product: str | None) -> Sensor | None:

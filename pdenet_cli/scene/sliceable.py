@@ -81,7 +81,7 @@ class SomeBands:
     def __getitem__(self, key: tuple[slice, ...]) -> Any:
         sizes = [len(range(size)[part]) for size, part in zip(self.array.shape, key, strict=True)]
         plane = math.prod(size for axis, size in enumerate(sizes) if axis != self.axis)
-        parts = [self._run(key, some) for some in self._groups(self.bands[key[self.axis]], plane)]
+        parts = [self._run(key, group) for group in self._groups(self.bands[key[self.axis]], plane)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, self.axis)
 
     def _groups(self, wanted: Sequence[int], plane: int) -> list[list[int]]:

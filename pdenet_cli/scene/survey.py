@@ -156,9 +156,9 @@ class _Scan:
         for first, last in self._runs(0, self.cube.meta.bands):
             self._sample(first, *self._read(block, first, last))
 
-    def _sample(self, first: int, pixels: Pixels, there: NDArray[np.bool_]) -> None:
+    def _sample(self, first: int, pixels: Pixels, valid_mask: NDArray[np.bool_]) -> None:
         """Count the pixels of the bands from `first` on, and keep some of them for the percentile."""
-        values = pixels[there]
+        values = pixels[valid_mask]
         self.read_count += pixels.size
         self.invalid_count += pixels.size - values.size
         if values.size:
@@ -166,7 +166,7 @@ class _Scan:
             places = np.arange(0, values.size, step)
             places += self.generator.integers(step, size=places.size)  # else all might come from one column
             places = np.minimum(places, values.size - 1)
-            ends = there.sum((1, 2)).cumsum()  # where each band's values end
+            ends = valid_mask.sum((1, 2)).cumsum()  # where each band's values end
             bands = np.searchsorted(ends, places, side="right")
             self.sampled.append((bands + first, values[places]))
 
@@ -184,16 +184,16 @@ class _Scan:
 
     def survey(self) -> Survey:
         """What the blocks read so far have shown."""
-        there = self.counts > 0
+        counted_bands = self.counts > 0
         # The brightness of the scene is that of the good bands that vary, if there are any.
-        counted = next(b for b in (self.good & self.varies, self.good & there, there) if b.any())
+        counted = next(b for b in (self.good & self.varies, self.good & counted_bands, counted_bands) if b.any())
         values = np.concatenate([values[counted[bands]] for bands, values in self.sampled]).astype(np.float64)
         bands = np.concatenate([bands[counted[bands]] for bands, _ in self.sampled])
         minimum, maximum = float(self.lows[counted].min()), float(self.highs[counted].max())
         bottom, top = np.percentile(values, PERCENTILES).tolist() if values.size else (minimum, maximum)
         with np.errstate(invalid="ignore"):
             means = self.sums / self.counts
-        constant = there & ~self.varies
+        constant = counted_bands & ~self.varies
         return Survey(
             minimum=minimum,
             maximum=maximum,
@@ -203,7 +203,7 @@ class _Scan:
             nodata_share=self.invalid_count / self.read_count,
             looked_at=self.read_count / math.prod(self.cube.meta.shape()),
             constant=tuple(low if same else None for low, same in zip(self.lows.tolist(), constant, strict=True)),
-            holes=bool((self.missing[self.good & there] > 0).any()),
+            holes=bool((self.missing[self.good & counted_bands] > 0).any()),
             notes=tuple(self._notes(values, (minimum, maximum), (bottom, top))),
             brightest=self._brightest(values, bands),
         )
@@ -258,8 +258,8 @@ class _Scan:
     def _read(self, block: Window, first: int, last: int) -> tuple[Pixels, NDArray[np.bool_]]:
         """The pixels of neighbouring bands and where they are valid, added to the sums and extremes."""
         pixels = self.cube.read(block, slice(first, last))
-        there = valid(pixels, self.cube.meta.nodata)
-        for band, (plane, known) in enumerate(zip(pixels, there, strict=True), start=first):
+        valid_mask = valid(pixels, self.cube.meta.nodata)
+        for band, (plane, known) in enumerate(zip(pixels, valid_mask, strict=True), start=first):
             values = plane[known]
             self.missing[band] += plane.size - values.size
             if values.size:
@@ -267,7 +267,7 @@ class _Scan:
                 self.counts[band] += values.size
                 self.lows[band] = min(self.lows[band], float(values.min()))
                 self.highs[band] = max(self.highs[band], float(values.max()))
-        return pixels, there
+        return pixels, valid_mask
 
 
 def _is_common_fill(value: float) -> bool:

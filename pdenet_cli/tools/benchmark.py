@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pdenet_cli.degradation import Degradation, point_spread
-from pdenet_cli.errors import UsageError, as_pdenet_error
+from pdenet_cli.errors import PdenetError, UsageError
 from pdenet_cli.evaluation import study
 from pdenet_cli.evaluation.estimate_maps import EstimateMaps
 from pdenet_cli.evaluation.look import TRUTH
@@ -29,8 +29,9 @@ from pdenet_cli.sampling.mixtures import mixtures_seen
 from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.system import choose_device
+from pdenet_cli.tools.batch import each
 from pdenet_cli.tools.evaluate import scene_result, seconds_since
-from pdenet_cli.tools.truths import TruthSettings, first_repeated, open_truth, trained_on, truth_view
+from pdenet_cli.tools.truths import Truth, TruthSettings, first_repeated
 from pdenet_cli.uncertainty.calibration import LEVEL, Calibration
 from pdenet_cli.uncertainty.summaries import MEAN
 
@@ -85,8 +86,8 @@ class Benchmark:
         unsure = {system: Calibration.of(p.model.spec) for system, p in self.posteriors.items() if len(p) > 1}
         if not unsure:
             only_bicubic = len(self.posteriors) == 1
-            way = "Use a model other than bicubic." if only_bicubic else "Try `ensemble` flips `samples` 8."
-            raise UsageError(f"`uncertainty`: no model gives more than one sample. {way}")
+            advice = "Use a model other than bicubic." if only_bicubic else "Try `ensemble` flips `samples` 8."
+            raise UsageError(f"`uncertainty`: no model gives more than one sample. {advice}")
         return unsure
 
     def _level(self) -> float:
@@ -117,15 +118,12 @@ class Benchmark:
         failed: dict[str, str] = {}
         studied: dict[str, list[StudyScores]] = {}
         notes: list[str] = []
-        for path in scenes:
-            name = path.name if names.count(path.name) == 1 else str(path)
-            try:
-                result, drawn = self._evaluate_scene(path, name, watch, say, notes.append)
-            except Exception as error:
-                if len(scenes) == 1:
-                    raise
-                failed[name] = str(as_pdenet_error(error))
+        named = [(path, path.name if names.count(path.name) == 1 else str(path)) for path in scenes]
+        for (_, name), found in each(named, lambda scene: self._evaluate_scene(*scene, watch, say, notes.append)):
+            if isinstance(found, PdenetError):
+                failed[name] = str(found)
                 continue
+            result, drawn = found
             results.append(result)
             for system, scores in drawn.items():
                 studied.setdefault(system, []).append(scores)
@@ -147,12 +145,12 @@ class Benchmark:
 
         `say` is told at once of smaller tiles and the like, `note` what belongs into the results.
         """
-        with open_truth(path, self.settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
+        with Truth(path, self.settings) as scene, TemporaryDirectory(prefix="pdenet-") as folder:
             # If a network takes a fixed number of bands, all systems get these.
             counts = [p.network.bands for p in self.posteriors.values() if p.network.bands is not None]
             count = next(iter(counts), None)
-            truth = truth_view(cube, self.scale, self.settings, multiple=self.scale, count=count, say=note)
-            were_trained_on = trained_on(path, self.settings, [p.model.spec for p in self.posteriors.values()])
+            truth = scene.view(self.scale, count, note)
+            were_trained_on = scene.trained_on([p.model.spec for p in self.posteriors.values()])
             for system in compress(self.posteriors, were_trained_on):
                 note(f"{name}: {system} was trained on this scene; it will do worse on others.")
             low = make_coarse(truth, self.degradation, self.seed, self.settings.memory, alone=self.settings.alone)
@@ -216,13 +214,13 @@ class Benchmark:
         """
         trained = {s: p.model.spec.training_degradation() for s, p in self.posteriors.items() if s != BICUBIC}
         made_for = {
-            s: replace(self.psf, noise=own.noise) if self.posteriors[s].network.any_psf else own
-            for s, own in trained.items()
+            s: replace(self.psf, noise=degradation.noise) if self.posteriors[s].network.any_psf else degradation
+            for s, degradation in trained.items()
         }
         others = [
-            f"{s} {'was told' if own != trained[s] else 'was trained for'} {own}, not the degradation of this run."
-            for s, own in made_for.items()
-            if own != self.degradation
+            f"{s} was {'told' if made != trained[s] else 'trained for'} {made}, not the degradation of this run."
+            for s, made in made_for.items()
+            if made != self.degradation
         ]
         known = ((system, self.posteriors[system], c) for system, c in self.calibrations.items() if c is not None)
         seen = partial(mixtures_seen, bands)
@@ -268,11 +266,11 @@ def _refuse_repeated(models: Sequence[str]) -> None:
 def _common_degradation(models: Sequence[Model], settings: TruthSettings) -> Degradation | None:
     """The degradation of the scenes, which must be the same for all models; None without models."""
     wanted = [settings.degradation(model.spec.training_degradation()) for model in models]
-    for model, other in zip(models, wanted, strict=True):
-        if other != wanted[0]:
+    for model, degradation in zip(models, wanted, strict=True):
+        if degradation != wanted[0]:
             first = f"{models[0].name} would be evaluated on {wanted[0]}"
-            way = "Evaluate them separately" + (
+            advice = "Evaluate them separately" + (
                 ", or set `kernel` and `noise` for both" if model.scale == models[0].scale else ""
             )
-            raise UsageError(f"{first} and {model.name} on {other}. {way}.")
+            raise UsageError(f"{first} and {model.name} on {degradation}. {advice}.")
     return wanted[0] if wanted else None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,13 +12,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import FormatError, ModelError, UsageError, as_pdenet_error
+from pdenet_cli.errors import FormatError, ModelError, PdenetError, UsageError
 from pdenet_cli.evaluation.estimate_maps import EstimateMaps
 from pdenet_cli.evaluation.sharpness import sharpness_of
 from pdenet_cli.evaluation.trial import make_coarse, sharpen_coarse
 from pdenet_cli.evaluation.uncertainty import error_ratios_of
 from pdenet_cli.files import refuse_existing, refuse_folders
-from pdenet_cli.formats import files_of
 from pdenet_cli.models.catalogue import find_model
 from pdenet_cli.models.model import Model, load_model, save_model, training_tensors
 from pdenet_cli.models.spec import ERRORS_KEY, ModelSpec
@@ -26,8 +25,9 @@ from pdenet_cli.models.weights_file import SUFFIX
 from pdenet_cli.report import Say, Watch, WatchTiles, hashes
 from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.system import choose_device
+from pdenet_cli.tools.batch import each
 from pdenet_cli.tools.learn_errors import Taught, Trial, learn_from, trials
-from pdenet_cli.tools.truths import TruthSettings, first_repeated, open_truth, trained_on, truth_view
+from pdenet_cli.tools.truths import Truth, TruthSettings
 from pdenet_cli.uncertainty.calibration import KEY, LEVEL, Calibration, leave_one_out_coverage, refuse_hopeless
 from pdenet_cli.uncertainty.error_ratios import ErrorRatios
 
@@ -43,8 +43,8 @@ class Calibrated:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
-        told = {"output": str(self.output), "failed": self.failed, "seconds": self.seconds}
-        return told | self.calibration.to_dict()
+        facts = {"output": str(self.output), "failed": self.failed, "seconds": self.seconds}
+        return facts | self.calibration.to_dict()
 
 
 def calibrate(
@@ -71,11 +71,9 @@ def calibrate(
     started = time.monotonic()
     level = LEVEL if settings.level is None else settings.level
     refuse_hopeless(len(scenes), level, delta, certify)
-    if twice := first_repeated(scenes, settings):
-        raise UsageError(f"{twice} is given twice; the proof depends on the number of different scenes.")
     if learn and certify:
-        way = "Learn first; then certify on other scenes"
-        raise UsageError(f"`certify` with `learn_errors`: what was learned from scenes certifies nothing. {way}.")
+        problem = "`certify` with `learn_errors`: what was learned from scenes certifies nothing"
+        raise UsageError(f"{problem}. Learn first; then certify on other scenes.")
     if learn and settings.part == "whole" and len(scenes) < 2:
         why = "the intervals of each are fitted with what was learned from others"
         raise UsageError(f"`learn_errors` needs two scenes or more, or `part` lower-right: {why}.")
@@ -88,16 +86,19 @@ def calibrate(
     trained_for = posterior.model.spec.training_degradation()
     degradation = settings.degradation(trained_for)
     taught, seen = Taught(posterior.model, {}), posterior.model.spec
-    if learn:
-        # What an earlier error network has learned from does not matter: a new one takes its place.
-        seen = replace(seen, extra={name: value for name, value in seen.extra.items() if name != ERRORS_KEY})
-        _refuse_trained_on(scenes, settings, seen)
-        taught = learn_from(posterior, scenes, degradation, settings, watch, say)
-        posterior = posterior.with_model(taught.model)
-    known, failed = _measure_scenes(
-        scenes, posterior, taught, seen, degradation, settings, watch, say, certify=certify
-    )
-    ratios = [own for _, own in known]
+    with ExitStack() as opened:
+        truths = [opened.enter_context(Truth(path, settings)) for path in scenes]
+        inputs = _hashes(truths)
+        if learn:
+            # What an earlier error network has learned from does not matter: a new one takes its place.
+            seen = replace(seen, extra={name: value for name, value in seen.extra.items() if name != ERRORS_KEY})
+            _refuse_trained_on(truths, seen)
+            taught = learn_from(posterior, truths, degradation, watch, say)
+            posterior = posterior.with_model(taught.model)
+        known, failed = _measure_scenes(
+            truths, inputs, posterior, taught, seen, degradation, watch, say, certify=certify
+        )
+    ratios = [of_scene for _, of_scene in known]
     made = Calibration.fit(
         ratios,
         level=level,
@@ -129,18 +130,18 @@ def _posterior(source: Path, samples: int, seed: int, device: str, settings: Tru
     psf = settings.degradation(model.spec.training_degradation()) if model.network.any_psf else None
     posterior = Posterior(model, samples, seed, ensemble, mixtures, psf)
     if len(posterior) < 2:
-        way = "`samples` 2 or more" if samples < 2 else "`ensemble` flips, because this network is not random"
-        raise UsageError(f"{model.name}: a single sample has no spread. Use {way}.")
+        advice = "`samples` 2 or more" if samples < 2 else "`ensemble` flips, because this network is not random"
+        raise UsageError(f"{model.name}: a single sample has no spread. Use {advice}.")
     return posterior
 
 
-def _refuse_trained_on(scenes: Sequence[Path], settings: TruthSettings, spec: ModelSpec) -> None:
+def _refuse_trained_on(truths: Sequence[Truth], spec: ModelSpec) -> None:
     """Stop where the network was trained on a scene: its errors there are smaller than on any new one."""
-    for path in scenes:
+    for truth in truths:
         with suppress(FormatError):  # a scene that cannot be read is told of later
-            if trained_on(path, settings, [spec]) == [True]:
+            if truth.trained_on([spec]) == [True]:
                 why = "its errors there tell nothing of new scenes. Use other scenes, or `part` lower-right"
-                raise UsageError(f"{path}: the model was trained on this scene; {why}.")
+                raise UsageError(f"{truth.path}: the model was trained on this scene; {why}.")
 
 
 def _with_calibration(model: Model, calibration: Calibration) -> Model:
@@ -149,46 +150,46 @@ def _with_calibration(model: Model, calibration: Calibration) -> Model:
 
 
 def _measure_scenes(
-    scenes: Sequence[Path],
+    truths: Sequence[Truth],
+    inputs: Mapping[Path, dict[str, str]],
     posterior: Posterior,
     taught: Taught,
     seen: ModelSpec,
     degradation: Degradation,
-    settings: TruthSettings,
     watch: Watch,
     say: Say,
     *,
     certify: bool,
 ) -> tuple[list[tuple[dict[str, Any], ErrorRatios]], dict[str, str]]:
     """The facts and the error ratios of each scene, and why scenes failed; `seen` names the scenes trained on."""
-    inputs = _hash_scenes(scenes, settings)
+
+    def measured(numbered: tuple[int, Truth]) -> tuple[dict[str, Any], ErrorRatios]:
+        number, truth = numbered
+        path = truth.path
+        (was_trained_on,) = truth.trained_on([seen])
+        if was_trained_on and certify:
+            raise UsageError(f"{path}: the model was trained on this scene, so it certifies nothing.")
+        if was_trained_on:
+            say(f"{path}: the model was trained on this scene, so its intervals will be too narrow on others.")
+        judged = posterior.with_model(taught.as_if_new(path))
+        shown = trials(number, degradation, any_psf=judged.network.any_psf) if taught.without else ()
+        every = (Trial(0.0, degradation), *shown[2:])
+        pairs = [_scene_ratios(truth, judged, trial, partial(watch, path.name), say) for trial in every]
+        found, sharpness = sum((ratios for ratios, _ in pairs[1:]), pairs[0][0]), pairs[0][1]
+        fact = {"name": path.name, "inputs": inputs[path], "part": truth.settings.part, "learned": was_trained_on}
+        return fact | ({} if sharpness is None else {"finer_fwhm": sharpness}), found
+
     known: list[tuple[dict[str, Any], ErrorRatios]] = []
-    failed: dict[str, str] = {}
-    for number, path in enumerate(scenes):
-        try:
-            (was_trained_on,) = trained_on(path, settings, [seen])
-            if was_trained_on and certify:
-                raise UsageError(f"{path}: the model was trained on this scene, so it certifies nothing.")
-            if was_trained_on:
-                say(f"{path}: the model was trained on this scene, so its intervals will be too narrow on others.")
-            judged = posterior.with_model(taught.as_if_new(path))
-            shown = trials(number, degradation, any_psf=judged.network.any_psf) if taught.without else ()
-            ways = (Trial(0.0, degradation), *shown[2:])
-            pairs = [_scene_ratios(path, judged, way, settings, partial(watch, path.name), say) for way in ways]
-            found, sharpness = sum((ratios for ratios, _ in pairs[1:]), pairs[0][0]), pairs[0][1]
-        except Exception as error:
-            if len(scenes) == 1:
-                raise
-            why = as_pdenet_error(error)
-            failed[str(path)] = str(why)
-            if len(failed) == len(scenes):
-                first = next(iter(failed.values()))
-                raise type(why)(f"None of the {len(scenes)} scenes can be used; {first}") from error
-            continue
-        fact = {"name": path.name, "inputs": inputs[path], "part": settings.part, "learned": was_trained_on}
-        fact |= {} if sharpness is None else {"finer_fwhm": sharpness}
-        known.append((fact, found))
-    return known, failed
+    failed: dict[Path, PdenetError] = {}
+    for (_, truth), found in each(list(enumerate(truths)), measured):
+        if isinstance(found, PdenetError):
+            failed[truth.path] = found
+        else:
+            known.append(found)
+    if not known:
+        first, last = next(iter(failed.values())), list(failed.values())[-1]
+        raise type(last)(f"None of the {len(truths)} scenes can be used; {first}") from last
+    return known, {str(path): str(error) for path, error in failed.items()}
 
 
 def _scene_facts(
@@ -196,44 +197,47 @@ def _scene_facts(
 ) -> Iterator[dict[str, Any]]:
     """The facts of each scene with its coverage and width, and its coverage if calibrated on the others."""
     factors = made.at(made.level)
-    by_others = leave_one_out_coverage([own for _, own in known], made.level, made.delta, made.certify)
-    for (fact, own), expected in zip(known, by_others, strict=True):
-        yield fact | {"coverage": own.coverage(factors), "unseen": expected, "width": own.width(factors)}
+    by_others = leave_one_out_coverage([of_scene for _, of_scene in known], made.level, made.delta, made.certify)
+    for (fact, of_scene), expected in zip(known, by_others, strict=True):
+        yield fact | {"coverage": of_scene.coverage(factors), "unseen": expected, "width": of_scene.width(factors)}
 
 
-def _hash_scenes(scenes: Sequence[Path], settings: TruthSettings) -> dict[Path, dict[str, str]]:
-    """The files of each scene with their hashes; UsageError where one is a copy of another."""
+def _hashes(truths: Sequence[Truth]) -> dict[Path, dict[str, str]]:
+    """The files of each scene with their hashes; UsageError where one is given twice, or is a copy of another."""
     inputs: dict[Path, dict[str, str]] = {}
     seen: dict[tuple[str, ...], Path] = {}
-    for path in scenes:
-        files, others = files_of(path, settings.variable, settings.axes)
-        inputs[path] = hashes((*files, *others))
+    given: set[Path] = set()
+    for truth in truths:
+        files, others = truth.files
+        resolved = {file.resolve() for file in files or (truth.path,)}
+        if given & resolved:
+            raise UsageError(f"{truth.path} is given twice; the proof depends on the number of different scenes.")
+        given |= resolved
+        inputs[truth.path] = hashes((*files, *others))
         # Without side files such as .aux.xml, which a copy may have lost.
-        own = tuple(sorted(inputs[path][file.name] for file in files))
-        if own and own in seen:
+        content = tuple(sorted(inputs[truth.path][file.name] for file in files))
+        if content and content in seen:
             raise UsageError(
-                f"{path} is a copy of {seen[own]}; the proof depends on the number of different scenes."
+                f"{truth.path} is a copy of {seen[content]}; the proof depends on the number of different scenes."
             )
-        seen[own] = path
+        seen[content] = truth.path
     return inputs
 
 
 def _scene_ratios(
-    path: Path,
+    scene: Truth,
     posterior: Posterior,
     trial: Trial,
-    settings: TruthSettings,
     watch: WatchTiles,
     say: Say,
 ) -> tuple[ErrorRatios, float | None]:
     """The error ratios of the samples' mean on one scene, and how sharp the scene is."""
-    spec = posterior.model.spec
-    with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
-        truth = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands, say=say)
-        truth = replace(truth, softened=trial.softened)
-        sharpness = sharpness_of(truth.with_surroundings(spec.scale))
+    scale, settings = posterior.model.scale, scene.settings
+    truth = replace(scene.view(scale, posterior.network.bands, say), softened=trial.softened)
+    sharpness = sharpness_of(truth.with_surroundings(scale))
+    with TemporaryDirectory(prefix="pdenet-") as folder:
         low = make_coarse(truth, trial.degradation, posterior.seed, settings.memory, alone=settings.alone)
-        maps = EstimateMaps.scratch(Path(folder), low, spec.scale)
+        maps = EstimateMaps.scratch(Path(folder), low, scale)
         judged = posterior.with_psf(trial.degradation)
         judged = judged if judged.model.errors is None else judged.for_truths_of(sharpness)
         sharpen_coarse(low, judged, maps.outputs, settings.memory, watch, say)

@@ -114,8 +114,8 @@ def _weights(path: Path, content: bytes) -> dict[str, Tensor]:
         held = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # of a damaged file, almost any kind
         if isinstance(error, pickle.UnpicklingError) and content.startswith((b"PK", b"\x80\x02")):
-            met = "it holds more than numbers, for example a whole module, and opening that could run code"
-            raise ModelError(f"{path}: {met}. Save its state_dict() alone, where it is trusted.") from error
+            problem = "it holds more than numbers, for example a whole module, and opening that could run code"
+            raise ModelError(f"{path}: {problem}. Save its state_dict() alone, where it is trusted.") from error
         raise ModelError(f"{path}: not a checkpoint of PyTorch ({' '.join(str(error).split())[:200]}).") from error
     for name in HOLDERS:
         if isinstance(held, Mapping) and isinstance(held.get(name), Mapping):
@@ -129,8 +129,10 @@ def _mean_field(network: str, means: str | Sequence[float] | None) -> dict[str, 
     """The configuration field of the band means, for networks that have them."""
     has_means = network in ("mcnet", "ercsr")
     if has_means and means is None:
-        met = f"{network} subtracts the mean of each band, which the file does not hold"
-        raise UsageError(f"{met}. Give them with `means`: {', '.join(BAND_MEANS)}, or one number for each band.")
+        problem = f"{network} subtracts the mean of each band, which the file does not hold"
+        raise UsageError(
+            f"{problem}. Give them with `means`: {', '.join(BAND_MEANS)}, or one number for each band."
+        )
     if not has_means and means is not None:
         raise UsageError(f"`means`: {network} subtracts no means. Omit it.")
     if isinstance(means, str):

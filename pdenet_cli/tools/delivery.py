@@ -107,11 +107,11 @@ class Delivery:
         for scene in scenes:
             # Opened only where its files may be among the outputs: there may be thousands of scenes.
             near = {scene.absolute().parent.resolve(), scene.resolve().parent} & folders
-            own, others = files_of(scene, variable, axes) if near else ((), ())
-            for file in (scene, *own, *others):
-                if met := next((final for final in taken if is_same(final, file)), None):
+            files, others = files_of(scene, variable, axes) if near else ((), ())
+            for file in (scene, *files, *others):
+                if taken_name := next((final for final in taken if is_same(final, file)), None):
                     what = "another input scene" if file == scene else f"a file of {scene.name}"
-                    raise OutputError(f"{met} is {what}. Write the results into a separate folder.")
+                    raise OutputError(f"{taken_name} is {what}. Write the results into a separate folder.")
 
     def refuse_existing(self) -> None:
         """Stop where a file would be replaced without `overwrite`."""
@@ -149,13 +149,13 @@ class Delivery:
                 for name, (output, meta) in self.cubes.items()
             }
 
-    def commit(self, scene: str, source: Cube) -> Report:
-        """Rename all files to their final names and draw what was made of `source`.
+    def commit(self, scene: str, source: Cube, described: Mapping[str, CubeMeta]) -> Report:
+        """Give all files their final names, compressed if that is wanted, and draw what was made of `source`.
 
         If this fails, `resume` continues from here.
         """
-        for output, _ in self.cubes.values():
-            output.commit()
+        for name, (output, meta) in self.cubes.items():
+            output.commit(described.get(name, meta))
         if partial_path(self.report_path).exists():
             rename(partial_path(self.report_path), self.report_path)
         sync_entries(self.path.parent)

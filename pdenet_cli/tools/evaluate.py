@@ -36,28 +36,28 @@ def evaluate_files(estimate: Path, truth: Path, scale: int | None, settings: Tru
     started = time.monotonic()
     factor = scale or DEFAULT_SCALE
     notes: list[str] = []
-    with open_truth(truth, settings) as target, _open_estimate(estimate, settings) as other:
-        if other.meta.shape() != target.meta.shape():
-            met = f"{estimate} is {_size(other)} and {truth} {_size(target)}"
-            raise UsageError(f"{met} (bands x rows x columns); only cubes of the same shape can be compared.")
-        notes += [*_wavelength_notes(other.meta, target.meta), *_ground_notes(other.meta, target.meta)]
+    with open_truth(truth, settings) as target, _open_estimate(estimate, settings) as compared:
+        if compared.meta.shape() != target.meta.shape():
+            problem = f"{estimate} is {_size(compared)} and {truth} {_size(target)}"
+            raise UsageError(f"{problem} (bands x rows x columns); only cubes of the same shape can be compared.")
+        notes += [*_wavelength_notes(compared.meta, target.meta), *_ground_notes(compared.meta, target.meta)]
         survey_of = cache(Survey.of)  # it may read all of a cube: once is enough
         count = target.meta.bands  # constant bands too
         survey = survey_of(target)
         view = truth_view(target, factor, settings, multiple=1, count=count, say=notes.append, survey=survey)
-        view, left_out = _without_bad_bands(view, other)
+        view, left_out = _without_bad_bands(view, compared)
         notes += left_out
         # The truth decides what 0 and 1 are; the estimate may store the same values in another scale.
-        (own, truths), scaling = _headers(other, target, survey_of)
+        (estimated, truths), scaling = _headers(compared, target, survey_of)
         notes += scaling
-        radiometry = view.radiometry.for_other_file(truths, own)
+        radiometry = view.radiometry.for_other_file(truths, estimated)
         name = estimate.name if estimate.name != TRUTH else str(estimate)
         scene = scene_result(
-            truth.name, view, {name: View(other, radiometry, view.bands, view.part)}, factor, settings
+            truth.name, view, {name: View(compared, radiometry, view.bands, view.part)}, factor, settings
         )
         if not any(MEANINGLESS in note for note in notes):
             notes += _brightness_notes(name, scene)
-    job = settings.job(factor) | {"estimate": {"path": str(estimate), "inputs": hashes(other.files)}}
+    job = settings.job(factor) | {"estimate": {"path": str(estimate), "inputs": hashes(compared.files)}}
     metrics = PROTOCOLS[settings.protocol].metrics(factor)
     return Evaluation(job, metrics, (scene,), seconds=seconds_since(started), notes=tuple(notes))
 
@@ -69,8 +69,8 @@ def _without_bad_bands(truth: View, estimate: Cube) -> tuple[View, list[str]]:
     if not bands:
         raise UsageError(f"{estimate.path}: nothing to compare; every band is marked bad in one of the cubes.")
     bad = len(truth.bands) - len(bands)
-    told = "1 band that it marks bad is" if bad == 1 else f"{bad} bands that it marks bad are"
-    return replace(truth, bands=bands), [f"{estimate.path.name}: {told} left out of the scores."] if bad else []
+    subject = "1 band that it marks bad is" if bad == 1 else f"{bad} bands that it marks bad are"
+    return replace(truth, bands=bands), [f"{estimate.path.name}: {subject} left out of the scores."] if bad else []
 
 
 def _headers(estimate: Cube, truth: Cube, survey_of: Callable[[Cube], Survey]) -> tuple[list[CubeMeta], list[str]]:
@@ -82,16 +82,16 @@ def _headers(estimate: Cube, truth: Cube, survey_of: Callable[[Cube], Survey]) -
     says = [says_scale(meta) for meta in metas]
     if says[0] == says[1]:
         return metas, []
-    silent, told = says.index(False), says.index(True)
-    level, survey = survey_of(cubes[silent]).top, survey_of(cubes[told])
-    stored, physical = survey.top, physical_top(metas[told], survey)
-    met = f"{cubes[silent].path.name} has no credible scale factor; its values"
+    silent, scaled = says.index(False), says.index(True)
+    level, survey = survey_of(cubes[silent]).top, survey_of(cubes[scaled])
+    stored, physical = survey.top, physical_top(metas[scaled], survey)
+    subject = f"{cubes[silent].path.name} has no credible scale factor; its values"
     theirs = f"the other cube's {stored:.4g} as stored, {physical:.4g} as its header scales it"
     percentile = f"their 99.9th percentile is {level:.4g}, {theirs}"
     if _times(level, physical) < min(_times(level, stored), SAME_LEVEL):
         metas[silent] = replace(metas[silent], gains=(1.0,) * metas[silent].bands, offsets=None)
-        return metas, [f"{met} are taken as physical values ({percentile})."]
-    read = f"{met} are read with the other cube's scaling ({percentile})"
+        return metas, [f"{subject} are taken as physical values ({percentile})."]
+    read = f"{subject} are read with the other cube's scaling ({percentile})"
     return metas, [f"{read}." if _times(level, stored) < SAME_LEVEL else f"{read}. {MEANINGLESS}"]
 
 
@@ -102,13 +102,13 @@ def _brightness_notes(name: str, scene: SceneResult) -> list[str]:
         return []
     larger, smaller = (name, scene.name) if ratio > 1 else (scene.name, name)
     times = float(f"{_times(ratio, 1):.2g}")
-    met = f"The values of {larger} are on average {times:,g} times as large as those of {smaller}"
-    return [f"{met}: are both in the same unit? {MEANINGLESS}"]
+    problem = f"The values of {larger} are on average {times:,g} times as large as those of {smaller}"
+    return [f"{problem}: are both in the same unit? {MEANINGLESS}"]
 
 
-def _times(one: float, other: float) -> float:
+def _times(level: float, second: float) -> float:
     """How many times as large the larger of two levels is as the other."""
-    return max(one / other, other / one) if min(one, other) > 0 else inf
+    return max(level / second, second / level) if min(level, second) > 0 else inf
 
 
 def _credible_header(cube: Cube, survey_of: Callable[[Cube], Survey]) -> CubeMeta:
@@ -132,9 +132,9 @@ def _open_estimate(estimate: Path, settings: TruthSettings) -> Cube:
         raise
 
 
-def _wavelength_notes(own: CubeMeta, truth: CubeMeta) -> list[str]:
+def _wavelength_notes(estimate: CubeMeta, truth: CubeMeta) -> list[str]:
     """A note if the wavelengths of two cubes differ."""
-    ours, theirs = own.wavelengths_nm, truth.wavelengths_nm
+    ours, theirs = estimate.wavelengths_nm, truth.wavelengths_nm
     if ours is None or theirs is None or len(theirs) < 2:
         return []
     apart = np.abs(ours - theirs).max()
@@ -143,9 +143,9 @@ def _wavelength_notes(own: CubeMeta, truth: CubeMeta) -> list[str]:
     return [f"The wavelengths of the two cubes differ by up to {apart:.4g} nm; bands are compared by number."]
 
 
-def _ground_notes(own: CubeMeta, truth: CubeMeta) -> list[str]:
+def _ground_notes(estimate: CubeMeta, truth: CubeMeta) -> list[str]:
     """A note if two cubes are georeferenced and not in the same place."""
-    ours, theirs = own.georeference, truth.georeference
+    ours, theirs = estimate.georeference, truth.georeference
     if ours.transform is None or theirs.transform is None:
         return []
     consequence = "pixels are compared by row and column."

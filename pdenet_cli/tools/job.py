@@ -62,6 +62,7 @@ class Settings:
     page_size: int = PAGE_SIZE  # bytes of the page at most
     per_band: bool = False  # write maps for each band too; intervals always are
     style: bool = True  # also write a style for QGIS beside every raster
+    compress: str | None = None  # how cubes are compressed: deflate, zstd or lzw, as their format allows
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,10 @@ class Job:
         fine = _fine(cube, posterior)
         if settings.cube or page or settings.quicklook:
             named = output if settings.cube else output.with_name(f"{output.stem}_mean{output.suffix}")
-            cubes["mean"] = Output(named, form), _mean_meta(fine, settings.dtype)
+            cubes["mean"] = Output(named, form, settings.compress), _mean_meta(fine, settings.dtype)
         for name, meta in self.maps.metas(fine, self.maps.question):
-            cubes[name] = Output(output.with_name(f"{output.stem}_{name}{output.suffix}"), form), meta
+            path = output.with_name(f"{output.stem}_{name}{output.suffix}")
+            cubes[name] = Output(path, form, settings.compress), meta
         page_size = settings.page_size if page else None
         return Delivery(output, cubes, settings.overwrite, settings.quicklook, page_size, settings.style)
 
@@ -184,7 +186,7 @@ class Job:
                 progress.complete(self._report(job, statistics, time.monotonic() - started))
             else:
                 progress.verify_complete(record, self.scene.plan.tiles, self._map_metas)
-        self.report = self.delivery.commit(self._scene_name, self.scene.cube)
+        self.report = self.delivery.commit(self._scene_name, self.scene.cube, self._map_metas)
 
     @property
     def _scene_name(self) -> str:
@@ -267,6 +269,7 @@ class Job:
             "window": settings.window and asdict(settings.window),
             "dtype": settings.dtype,
             "outputs": sorted(self.delivery.cubes),
+            "compress": settings.compress,
             "uncertainty": self.maps.facts(self.question) if self.maps.names else None,
             "versions": versions("torch", "numpy"),
             "kernel": kernel_of(posterior.network),

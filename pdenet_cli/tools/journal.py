@@ -121,7 +121,7 @@ class Journal:
         return JournalError(f"{self.path}: not as an interrupted run leaves it: {what}. {START_AGAIN}.")
 
     def _kernels(self, job: dict[str, Any], record: Record) -> str:
-        kernels = [str(told.get("kernel")) for told in (record.job, job)]
+        kernels = [str(facts.get("kernel")) for facts in (record.job, job)]
         return f" ({kernels[0]} instead of {kernels[1]})" if kernels[0] != kernels[1] else ""
 
     def _entry(self, number: int, line: bytes) -> dict[str, Any]:

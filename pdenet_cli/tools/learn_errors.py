@@ -33,8 +33,7 @@ from pdenet_cli.models.model import Model
 from pdenet_cli.models.spec import ERRORS_KEY
 from pdenet_cli.report import Say, Watch, WatchTiles
 from pdenet_cli.sampling.posterior import Posterior
-from pdenet_cli.tools.truths import TruthSettings, open_truth, truth_view
-from pdenet_cli.training.data import sha256_of
+from pdenet_cli.tools.truths import Truth
 from pdenet_cli.training.error_lessons import STEPS, Lessons, learn_errors
 from pdenet_cli.training.scene_lessons import lessons_of
 
@@ -80,9 +79,8 @@ class Taught:
 
 def learn_from(
     posterior: Posterior,
-    scenes: Sequence[Path],
+    scenes: Sequence[Truth],
     degradation: Degradation,
-    settings: TruthSettings,
     watch: Watch,
     say: Say,
 ) -> Taught:
@@ -91,33 +89,17 @@ def learn_from(
     Scenes that cannot be used, or not with noise, are left out with a note; PdenetError if no other is there.
     """
     bare = posterior.with_model(replace(posterior.model, errors=None))
-    lessons: dict[Path, list[Lessons]] = {}
-    sharpness: list[float] = []  # of the scenes as they are
-    first: PdenetError | None = None
-    for number, path in enumerate(scenes):
-        try:
-            for trial in trials(number, degradation, any_psf=bare.network.any_psf):
-                learned_from, fwhm = _lessons(path, bare, trial, settings, partial(watch, f"{path.name}: errors"))
-                lessons.setdefault(path, []).extend([] if learned_from is None else [learned_from])
-                sharpness.extend([fwhm] if fwhm is not None and trial.degradation == degradation else [])
-        except Exception as error:
-            why = as_pdenet_error(error)
-            first = first or why
-            which = " with noise or softened" if lessons.get(path) else ""
-            say(f"{path}: its errors{which} are not learned: {why}")
-    every = [own for some in lessons.values() for own in some]
-    if not every:
-        raise first or UsageError("`learn_errors`: no scene has pixels beside its held-out quarter.")
-    known = [path for path, some in lessons.items() if some]
+    lessons, sharpness = _all_lessons(scenes, bare, degradation, watch, say)
+    every = [lesson for of_scene in lessons.values() for lesson in of_scene]
     learned = learn_errors(every, posterior.seed, STEPS, partial(watch, "learning errors"))
     usual = median(sharpness) if sharpness else USUAL_FWHM
     without: dict[Path, ErrorNet] = {}
-    for number, group in enumerate(groups := list(_groups(known)), start=1):
-        rest = [own for path, some in lessons.items() if path not in group for own in some]
+    for number, group in enumerate(groups := list(_groups(list(lessons))), start=1):
+        rest = [lesson for path, of_scene in lessons.items() if path not in group for lesson in of_scene]
         text = f"learning errors without group {number} of {len(groups)}"
         without |= dict.fromkeys(group, learn_errors(rest, posterior.seed, STEPS, partial(watch, text)))
-    told = {
-        "scenes": [_fact(path, settings) for path in known],
+    facts = {
+        "scenes": [_fact(scene) for scene in scenes if scene.path in lessons],
         "groups": len(groups),
         "steps": STEPS,
         "seed": posterior.seed,
@@ -128,11 +110,41 @@ def learn_from(
         "ensemble": posterior.ensemble,
         "mixtures": posterior.most_mixtures,
     }
-    spec = replace(bare.model.spec, extra={**bare.model.spec.extra, ERRORS_KEY: told})
+    spec = replace(bare.model.spec, extra={**bare.model.spec.extra, ERRORS_KEY: facts})
     model = replace(bare.model, spec=spec, errors=learned.for_truths_of(usual).to(posterior.device))
     return Taught(
         model, {path: network.for_truths_of(usual).to(posterior.device) for path, network in without.items()}
     )
+
+
+def _all_lessons(
+    scenes: Sequence[Truth],
+    posterior: Posterior,
+    degradation: Degradation,
+    watch: Watch,
+    say: Say,
+) -> tuple[dict[Path, list[Lessons]], list[float]]:
+    """The lessons of each scene that gives any, and how sharp the scenes are; PdenetError if none gives any."""
+    lessons: dict[Path, list[Lessons]] = {}
+    sharpness: list[float] = []  # of the scenes as they are
+    first: PdenetError | None = None
+    for number, scene in enumerate(scenes):
+        path = scene.path
+        try:
+            for trial in trials(number, degradation, any_psf=posterior.network.any_psf):
+                lesson, fwhm = _lessons(scene, posterior, trial, partial(watch, f"{path.name}: errors"))
+                if lesson is not None:
+                    lessons.setdefault(path, []).append(lesson)
+                if fwhm is not None and trial.degradation == degradation:
+                    sharpness.append(fwhm)
+        except Exception as error:
+            why = as_pdenet_error(error)
+            first = first or why
+            how = " with noise or softened" if path in lessons else ""
+            say(f"{path}: its errors{how} are not learned: {why}")
+    if not lessons:
+        raise first or UsageError("`learn_errors`: no scene has pixels beside its held-out quarter.")
+    return lessons, sharpness
 
 
 def _groups(scenes: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
@@ -146,29 +158,26 @@ def _groups(scenes: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
 
 
 def _lessons(
-    path: Path,
+    scene: Truth,
     posterior: Posterior,
     trial: Trial,
-    settings: TruthSettings,
     watch: WatchTiles,
 ) -> tuple[Lessons | None, float | None]:
-    """Patches of a scene outside its held-out quarter if `settings` name it, and how sharp the scene is.
+    """Patches of a scene outside its held-out quarter if its settings name it, and how sharp the scene is.
 
     None in place of patches if there is no room for one.
     """
-    spec = posterior.model.spec
-    with open_truth(path, settings) as cube, TemporaryDirectory(prefix="pdenet-") as folder:
-        quarter = truth_view(cube, spec.scale, settings, multiple=spec.scale, count=posterior.network.bands)
-        quarter = replace(quarter, softened=trial.softened)
-        fwhm = sharpness_of(quarter.with_surroundings(spec.scale))
-        low = make_coarse(quarter, trial.degradation, posterior.seed, settings.memory)
+    scale, memory = posterior.model.scale, scene.settings.memory
+    quarter = replace(scene.view(scale, posterior.network.bands), softened=trial.softened)
+    fwhm = sharpness_of(quarter.with_surroundings(scale))
+    with TemporaryDirectory(prefix="pdenet-") as folder:
+        low = make_coarse(quarter, trial.degradation, posterior.seed, memory)
         whole = Coarse(low.cube, low.cube.meta.window)
-        maps = EstimateMaps.scratch(Path(folder), whole, spec.scale)
-        sharpen_coarse(whole, posterior.with_psf(trial.degradation), maps.outputs, settings.memory, watch)
+        maps = EstimateMaps.scratch(Path(folder), whole, scale)
+        sharpen_coarse(whole, posterior.with_psf(trial.degradation), maps.outputs, memory, watch)
         return lessons_of(quarter, low, maps, posterior.seed, USUAL_FWHM if fwhm is None else fwhm), fwhm
 
 
-def _fact(path: Path, settings: TruthSettings) -> dict[str, Any]:
+def _fact(scene: Truth) -> dict[str, Any]:
     """How a scene is known again."""
-    with open_truth(path, replace(settings, bands=None)) as cube:
-        return {"name": path.name, "sha256": sha256_of(cube), "shape": list(cube.meta.shape())}
+    return {"name": scene.path.name, "sha256": scene.sha256, "shape": list(scene.whole.meta.shape())}

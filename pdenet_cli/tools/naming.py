@@ -20,10 +20,10 @@ def distinct_scenes(scenes: Sequence[Path], variable: str | None, axes: str | No
     for scene, name in zip(scenes, names, strict=True):
         # Opened only where stems are equal: there may be thousands of scenes.
         files = files_of(scene, variable, axes)[0] if counts[name] > 1 else ()
-        own = {file.resolve() for file in files}
-        if not known.setdefault(name, set()) & own:
+        resolved = {file.resolve() for file in files}
+        if not known.setdefault(name, set()) & resolved:
             kept.append(scene)
-        known[name] |= own
+        known[name] |= resolved
     return kept
 
 

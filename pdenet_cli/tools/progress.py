@@ -47,8 +47,8 @@ class Progress:
         self.delivery.refuse_existing()
         for part in self._left_behind():
             # Another run may be writing an output of that name by now.
-            other = Journal(named_after(final_path(part))).path
-            if other == self.journal.path or not other.exists():
+            beside = Journal(named_after(final_path(part))).path
+            if beside == self.journal.path or not beside.exists():
                 remove(part)
         self.delivery.discard()
         begun = job | self._names | {REPLACES: self.delivery.overwrite}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from pdenet_cli import __version__
 from pdenet_cli.degradation import Degradation
@@ -29,6 +32,7 @@ from pdenet_cli.training.patches import Patches
 from pdenet_cli.training.processes import joined_processes
 from pdenet_cli.training.recipe import Recipe, recipe_for
 from pdenet_cli.training.run import Files, Trained, TrainingRun
+from pdenet_cli.training.shelf import Shelf
 from pdenet_cli.training.trainer import StepResult, Trainer, has_mean, name_of, new_network, started_from
 from pdenet_cli.training.validation import HeldOutPart, held_out_parts
 
@@ -44,6 +48,7 @@ class Note:
     text: str
 
 
+Facts = dict[str, Any]  # of a cube, for the model's description
 Event = Note | StepResult | ValidationResult
 Tell = Callable[[Event], None]
 
@@ -102,13 +107,8 @@ def train(
     clock = Clock(started)
     tune_process()
     use_threads(plan.threads)
-    if plan.minutes is not None or plan.steps is not None:
-        _asked_budget(plan)  # refuses a wrong length before the cubes are read
-    if output.suffix != SUFFIX:
-        raise UsageError(f"{output}: a model's name must end in {SUFFIX}.")
-    files = Files.of(output)
+    files = _files(plan, output)
     resumed = resume and files.last.exists()
-    refuse_folders(files.every)
     refuse_existing(files.every, overwrite or resumed)
     with ExitStack() as stack:
         processes, device = stack.enter_context(joined_processes(plan.device))
@@ -120,16 +120,14 @@ def train(
         network = _network(plan, init, recipe)
         learns_means = recipe.band_means and init is None and has_mean(network)
         count = ALL_USABLE if learns_means else network.bands
-        scenes = list(_scenes(plan, plan.data, plan.held_out, count, tell))
-        unseen = list(_scenes(plan, plan.validate, "whole", count, tell)) if plan.validate else []
-        _refuse_seen(scenes, unseen)
+        shelf = Shelf(files.model, processes, device)
+        scenes = list(shelf.kept(_scenes(plan, plan.data, plan.held_out, count, tell)))
         if learns_means:
             network = _network(plan, init, recipe, mean=band_means(scenes))
         patches = Patches(scenes, recipe, scale, plan.seed, network.bands, plan.degradation.reach)
-        parts = held_out_parts([*scenes, *unseen], plan.degradation, plan.seed, network.bands)
-        if not parts:
-            met = "No cube has enough pixels and valid values for validation"
-            raise UsageError(f"{met}. Give a larger cube.")
+        unseen: list[Facts] = []
+        others = _unseen(_scenes(plan, plan.validate, "whole", count, tell), scenes, unseen)
+        parts = held_out_parts(chain(scenes, others), plan.degradation, plan.seed, network.bands)
         tell(Note(_summary(scenes, patches, parts)))
         same = init is not None and init.spec.network == name_of(network)
         trainer = Trainer(network, patches, plan.degradation, device, plan.precision, processes, trained=same)
@@ -137,12 +135,22 @@ def train(
         run = TrainingRun(trainer, parts, _budget(plan, patches), clock, files, spec)
         if resumed:
             run.resume()
+            tell(Note(f"resumed after step {trainer.step:,}"))
         (first,) = processes.broadcast((float(trainer.step),), device)
         if trainer.step != first:
             raise UsageError(f"{files.last} is not the same on every machine; put the outputs on a shared disk.")
-        if resumed:
-            tell(Note(f"resumed after step {trainer.step:,}"))
         return run.run(tell, stop)
+
+
+def _files(plan: TrainingPlan, output: Path) -> Files:
+    """The files of a training; a wrong length or a wrong name is refused before the cubes are read."""
+    if plan.minutes is not None or plan.steps is not None:
+        _asked_budget(plan)
+    if output.suffix != SUFFIX:
+        raise UsageError(f"{output}: a model's name must end in {SUFFIX}.")
+    files = Files.of(output)
+    refuse_folders(files.every)
+    return files
 
 
 def _scenes(
@@ -152,8 +160,7 @@ def _scenes(
 
     A cube that is too large for the memory stops the run.
     """
-    found = False
-
+    found = not paths
     window = plan.validate_window if holdout == "whole" else plan.window
 
     def open_path(path: Path) -> Cube:
@@ -173,17 +180,26 @@ def _scenes(
         for note in scene.notes:
             tell(Note(f"{scene.name}: {note}"))
         yield scene
+        del scene  # the next one needs its memory
     if not found:
         raise FormatError(f"{paths[0]}: no cube has a usable band.")
 
 
-def _refuse_seen(scenes: Sequence[Scene], unseen: Sequence[Scene]) -> None:
+def _unseen(scenes: Iterable[Scene], seen: Sequence[Scene], facts: list[Facts]) -> Iterator[Scene]:
+    """The scenes to validate on, one after another, none of which needs to stay in memory; adds to their `facts`."""
+    for scene in scenes:
+        _refuse_seen(seen, scene.facts)
+        facts.append(scene.facts)
+        yield scene
+
+
+def _refuse_seen(scenes: Sequence[Scene], unseen: Facts) -> None:
     """UsageError where a cube to validate on is also one to train on, under whatever name."""
-    seen = {scene.facts["sha256"]: scene.facts["name"] for scene in scenes}
-    for scene in unseen:
-        if (name := seen.get(scene.facts["sha256"])) is not None:
-            met = f"`validate` {scene.facts['name']}: the same cube is trained on"
-            raise UsageError(f"{met}{'' if name == scene.facts['name'] else f' as {name}'}.")
+    for scene in scenes:
+        if scene.facts["sha256"] == unseen["sha256"]:
+            seen, name = scene.facts["name"], unseen["name"]
+            problem = f"`validate` {name}: the same cube is trained on"
+            raise UsageError(f"{problem}{'' if name == seen else f' as {seen}'}.")
 
 
 def _network(plan: TrainingPlan, init: Model | None, recipe: Recipe, **fields: Any) -> Network:
@@ -226,7 +242,7 @@ def _spec(
     plan: TrainingPlan,
     trainer: Trainer,
     scenes: Sequence[Scene],
-    unseen: Sequence[Scene],
+    unseen: Sequence[Facts],
     origin: dict[str, Any],
 ) -> ModelSpec:
     """The description of the model to be trained."""
@@ -238,7 +254,7 @@ def _spec(
         degradation=plan.degradation.to_dict(),
         version=__version__,
         data=tuple(scene.facts for scene in scenes),
-        validation=tuple(scene.facts for scene in unseen),
+        validation=tuple(unseen),
         began_with=origin,
         recipe=trainer.recipe.to_dict(),
         seed=plan.seed,
@@ -253,6 +269,7 @@ def _origin(init: Model) -> dict[str, Any]:
 
 def _summary(scenes: Sequence[Scene], patches: Patches, parts: Sequence[HeldOutPart]) -> str:
     size = sum(scene.pixels.nbytes for scene in scenes) / 1e6
-    cubes = f"{len(scenes)} cubes, {size:,.0f} MB in memory"
+    where = "on disk" if any(isinstance(scene.pixels, np.memmap) for scene in scenes) else "in memory"
+    cubes = f"{len(scenes)} cubes, {size:,.0f} MB {where}"
     part = "whole cubes" if all(scene.holdout == "none" for scene in scenes) else "held-out parts"
     return f"{cubes}; patches from {len(patches.scenes)}, validation on {len(parts)} {part}"

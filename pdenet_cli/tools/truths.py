@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pdenet_cli.degradation import Degradation
-from pdenet_cli.errors import UsageError
+from pdenet_cli.errors import PdenetError, UsageError
 from pdenet_cli.evaluation.metrics import PROTOCOLS
 from pdenet_cli.evaluation.view import LOWER_RIGHT_ALONE, PARTS, View
 from pdenet_cli.files import refuse_scenes
@@ -88,8 +89,8 @@ def first_repeated(scenes: Sequence[Path], settings: TruthSettings) -> Path | No
     """The first scene that is given again, perhaps by another of its files; None if all differ."""
     seen: set[Path] = set()
     for scene in scenes:
-        own, _ = files_of(scene, settings.variable, settings.axes)
-        files = {file.resolve() for file in own or (scene,)}
+        main, _ = files_of(scene, settings.variable, settings.axes)
+        files = {file.resolve() for file in main or (scene,)}
         if files & seen:
             return scene
         seen |= files
@@ -101,34 +102,77 @@ def refuse_to_replace(outputs: Sequence[Path], scenes: Sequence[Path], settings:
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise UsageError(f"{outputs[0]}: two outputs cannot have the same name.")
     for scene in scenes if outputs else ():
-        own, others = files_of(scene, settings.variable, settings.axes)
-        if own:
-            refuse_scenes(outputs, (scene, *own, *others))
+        files, others = files_of(scene, settings.variable, settings.axes)
+        if files:
+            refuse_scenes(outputs, (scene, *files, *others))
 
 
-def trained_on(path: Path, settings: TruthSettings, specs: Sequence[ModelSpec]) -> list[bool]:
-    """Whether each model was trained on the part of this cube, whichever of its bands are compared now."""
-    cubes = [list(spec.training_cubes()) for spec in specs]
-    if not any(cubes):
-        return [False] * len(specs)
-    with open_truth(path, replace(settings, bands=None)) as cube:
-        shape, size = list(cube.meta.shape()), (cube.meta.rows, cube.meta.columns)
+class Truth:
+    """A scene whose truth is known, as settings read it: opened, looked over and hashed once, whatever asks."""
+
+    def __init__(self, path: Path, settings: TruthSettings) -> None:
+        self.path, self.settings = path, settings
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if "whole" in self.__dict__:
+            self.whole.close()
+
+    @cached_property
+    def whole(self) -> Cube:
+        """The cube with all its bands."""
+        return open_truth(self.path, replace(self.settings, bands=None))
+
+    @cached_property
+    def cube(self) -> Cube:
+        return self.whole if self.settings.bands is None else self.whole.with_bands(self.settings.bands)
+
+    @cached_property
+    def files(self) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+        """Its files, and sidecar files that other scenes may share; none where it cannot be read."""
+        try:
+            return self.whole.own_files, self.whole.beside
+        except PdenetError:
+            return (), ()
+
+    @cached_property
+    def survey(self) -> Survey:
+        return Survey.of(self.cube)
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of the numbers of all bands."""
+        return sha256_of(self.whole)
+
+    def view(self, scale: int, count: int | None, say: Say = lambda text: None) -> View:
+        """What is compared of it at this scale, see `truth_view`."""
+        return truth_view(self.cube, scale, self.settings, scale, count, say, self.survey)
+
+    def trained_on(self, specs: Sequence[ModelSpec]) -> list[bool]:
+        """Whether each model was trained on the part that is compared, whichever bands are chosen now."""
+        cubes = [list(spec.training_cubes()) for spec in specs]
+        if not any(cubes):
+            return [False] * len(specs)
+        meta = self.whole.meta
+        shape, size = list(meta.shape()), (meta.rows, meta.columns)
 
         def used(scale: int | None, holdout: str) -> bool:
             """Whether training at this scale used the part: it holds the lower right out of large cubes only."""
-            whole = settings.part == "whole" or holdout == "none"
+            whole = self.settings.part == "whole" or holdout == "none"
             return whole or scale is None or held_out(size, scale) is None
 
         known = [
             {
                 fact.get("sha256")
-                for scale, fact in some
+                for scale, fact in of_model
                 if fact.get("shape") == shape and used(scale, fact.get("holdout", "quarter"))
             }
-            for some in cubes
+            for of_model in cubes
         ]
-        own = sha256_of(cube) if any(known) else ""
-    return [own in hashes for hashes in known]
+        digest = self.sha256 if any(known) else ""
+        return [digest in hashes for hashes in known]
 
 
 def truth_view(
@@ -157,6 +201,6 @@ def truth_view(
     for row, column in settings.pixels:
         if not (part.row <= row < part.bottom and part.column <= column < part.right):
             inside = f"rows {part.row} to {part.bottom - 1}, columns {part.column} to {part.right - 1}"
-            met = f"`pixels` {row} {column} is outside the part that is compared"
-            raise UsageError(f"{cube.path}: {met}: {inside}.")
+            problem = f"`pixels` {row} {column} is outside the part that is compared"
+            raise UsageError(f"{cube.path}: {problem}: {inside}.")
     return View(cube, reading.radiometry, reading.bands, part)

@@ -27,7 +27,7 @@ HoldOut = Literal["quarter", "none", "whole"]
 
 @dataclass(frozen=True)
 class Scene:
-    """The bands of a cube to train on, in memory: as 0..1, or in the file's numbers if these take less space."""
+    """The bands of a cube to train on: as 0..1, or in the file's numbers if these take less space."""
 
     name: str
     pixels: Pixels  # (bands, rows, columns)
@@ -94,7 +94,8 @@ class Scene:
 
     def unit(self, window: Window, bands: slice) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """A part of the scene as 0..1 with holes filled by the band's mean, and where there are no holes."""
-        return self.radiometry.prepare(self.pixels[(bands, *window.slices)], bands)
+        # In memory in one piece: the scene may be in a file, in another order.
+        return self.radiometry.prepare(np.ascontiguousarray(self.pixels[(bands, *window.slices)]), bands)
 
     def held_out(self, scale: int) -> Window | None:
         """The part that validation uses; None if there is none, or the scene is too small."""
@@ -116,8 +117,10 @@ class Scene:
 def band_means(scenes: Sequence[Scene]) -> tuple[float, ...]:
     """The mean of each band over the scenes, all of which count alike; they must have the same bands."""
     if len(counts := {len(scene.pixels) for scene in scenes}) > 1:
-        met = f"the cubes have {' and '.join(map(str, sorted(counts)))} usable bands"
-        raise UsageError(f"`recipe` paper subtracts the mean of each band, but {met}. Choose some with `bands`.")
+        problem = f"the cubes have {' and '.join(map(str, sorted(counts)))} usable bands"
+        raise UsageError(
+            f"`recipe` paper subtracts the mean of each band, but {problem}. Choose some with `bands`."
+        )
     means = np.zeros(len(scenes[0].pixels))
     for scene in scenes:
         for band in range(len(means)):
@@ -129,9 +132,9 @@ def band_means(scenes: Sequence[Scene]) -> tuple[float, ...]:
 def sha256_of(cube: Cube) -> str:
     """The SHA-256 of a cube's numbers as (bands, rows, columns), the same in every file format."""
     whole, meta = hashlib.sha256(), cube.meta
-    some = max(1, HASH_BYTES // (meta.nbytes // meta.bands))
-    for first in range(0, meta.bands, some):
-        whole.update(cube.read(bands=slice(first, first + some)).data)
+    at_once = max(1, HASH_BYTES // (meta.nbytes // meta.bands))
+    for first in range(0, meta.bands, at_once):
+        whole.update(cube.read(bands=slice(first, first + at_once)).data)
     return whole.hexdigest()
 
 
@@ -139,8 +142,8 @@ def _unit(pixels: Pixels, radiometry: Radiometry, bands: Sequence[int]) -> NDArr
     """Some bands as 0..1, NaN where there is no data."""
     unit = np.empty((len(bands), *pixels.shape[1:]), np.float32)
     for plane, band in zip(unit, bands, strict=True):  # one by one: float64 on the way takes twice the space
-        values, there = radiometry.prepare(pixels[band : band + 1], [band])
-        plane[:] = np.where(there, values, np.float32(np.nan))[0]
+        values, valid_mask = radiometry.prepare(pixels[band : band + 1], [band])
+        plane[:] = np.where(valid_mask, values, np.float32(np.nan))[0]
     return unit
 
 

@@ -32,7 +32,7 @@ class Lessons:
     clues: Clues  # half precision, as the ratios
     ratios: Tensor  # (patches, rows, columns): error / spread, not negative; NaN where the truth is not known
 
-    def some(self, count: int, generator: torch.Generator) -> tuple[Clues, Tensor]:
+    def picked(self, count: int, generator: torch.Generator) -> tuple[Clues, Tensor]:
         """Clues and ratios of `count` patches, turned or mirrored at random."""
         chosen = torch.randint(len(self.ratios), (count,), generator=generator)
         symmetry = int(torch.randint(8, (), generator=generator))
@@ -57,7 +57,7 @@ def learn_errors(
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=max(steps, 2), pct_start=0.1)
     for step in range(steps):
         chosen = torch.randint(len(scenes), (SCENES,), generator=generator).tolist()
-        patches = [scenes[i].some(PATCHES, generator) for i in chosen]
+        patches = [scenes[i].picked(PATCHES, generator) for i in chosen]
         losses = [_losses(network, *alike) for alike in _of_one_size(patches)]
         optimiser.zero_grad()
         torch.cat(losses).mean().backward()  # type: ignore[no-untyped-call]

@@ -64,8 +64,8 @@ def _cubes_in(path: Path, open_path: Callable[[Path], Cube], say: Say, folders: 
         aside = _masks_and_pictures(others, open_path)
         if aside:
             names = ", ".join(sorted({cube.name for cube in aside.values()}))
-            way = "they look like masks or pictures beside cubes; give their names to train on them"
-            say(f"left out: {names} in {path}: {way}")
+            reason = "they look like masks or pictures beside cubes; give their names to train on them"
+            say(f"left out: {names} in {path}: {reason}")
         for child in others:
             if child not in aside:
                 yield from _cubes_in(child, open_path, say, folders)

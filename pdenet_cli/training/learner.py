@@ -51,8 +51,8 @@ class Learner(Generic[M]):
 
     def tensors(self) -> dict[str, Tensor]:
         """All that `restore` needs."""
-        own, moments = self.names
-        tensors = {f"{own}.{name}": tensor for name, tensor in self.module.state_dict().items()}
+        prefix, moments = self.names
+        tensors = {f"{prefix}.{name}": tensor for name, tensor in self.module.state_dict().items()}
         for name, parameter in self.module.named_parameters():
             for key, value in self.adam.state.get(parameter, {}).items():
                 tensors[f"{moments}.{key}.{name}"] = value
@@ -60,8 +60,8 @@ class Learner(Generic[M]):
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from where `tensors` were taken."""
-        own, moments = self.names
-        prefix = f"{own}."
+        module, moments = self.names
+        prefix = f"{module}."
         weights = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
         self.module.load_state_dict(weights)
         for name, parameter in self.module.named_parameters():

@@ -29,8 +29,8 @@ class PatchOrder:
 
     def __init__(self, scenes: Sequence[Scene], recipe: Recipe, scale: int, seed: int) -> None:
         if recipe.stride % scale or recipe.block % scale:
-            met = f"`recipe`: stride={recipe.stride}, block={recipe.block}"
-            raise UsageError(f"{met} must be multiples of the scale, {scale}.")
+            settings = f"`recipe`: stride={recipe.stride}, block={recipe.block}"
+            raise UsageError(f"{settings} must be multiples of the scale, {scale}.")
         self.seed, self.batch = seed, recipe.batch
         self.places = [
             Place(number, window, region)

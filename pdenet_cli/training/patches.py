@@ -198,8 +198,8 @@ class Patches:
         scene = self.scenes[place.scene]
         margin = self.reach * self.scale if self.recipe.cut_low else 0
         wide = place.window.grown(margin, within=place.region)
-        unit, there = scene.unit(wide, self._run(rng, len(scene.pixels)))
-        unit = filled_from_edges(unit, there, FILL_DEPTH * self.scale)
+        unit, valid_mask = scene.unit(wide, self._run(rng, len(scene.pixels)))
+        unit = filled_from_edges(unit, valid_mask, FILL_DEPTH * self.scale)
         core = place.window.relative_to(wide)
         turns, mirrored = int(rng.integers(4)), bool(rng.integers(2))
         around = torch.from_numpy(np.ascontiguousarray(_turned(unit, turns, mirrored)))
@@ -246,10 +246,10 @@ class Patches:
         most = min(self.recipe.zoom, scene.largest_patch(self.scale) / side)
         wide = int(side * most ** rng.uniform(0, 1))
         for _ in range(TRIES):
-            unit, there = scene.unit(random_square(rng, scene.size, scene.corner(self.scale), wide), run)
-            if there.mean() > 0.5:
+            unit, valid_mask = scene.unit(random_square(rng, scene.size, scene.corner(self.scale), wide), run)
+            if valid_mask.mean() > 0.5:
                 break
-        unit = filled_from_edges(unit, there, FILL_DEPTH * self.scale)
+        unit = filled_from_edges(unit, valid_mask, FILL_DEPTH * self.scale)
         if wide > side:
             large = torch.from_numpy(np.ascontiguousarray(unit))[None]
             small = F.interpolate(large, (side, side), mode="bicubic", antialias=True)
@@ -264,10 +264,10 @@ class Patches:
             points = slanted_grid(rng, side) + rng.uniform(0, 1, 2) * size
             first = np.maximum(0, np.floor(points.min((0, 1))) - CUBIC_MARGIN).astype(int)
             last = np.minimum(size, np.ceil(points.max((0, 1))) + CUBIC_MARGIN).astype(int)
-            unit, there = scene.unit(Window(*first.tolist(), *(last - first).tolist()), run)
-            if there.mean() > 0.5:
+            unit, valid_mask = scene.unit(Window(*first.tolist(), *(last - first).tolist()), run)
+            if valid_mask.mean() > 0.5:
                 break
-        unit = filled_from_edges(unit, there, FILL_DEPTH * self.scale)
+        unit = filled_from_edges(unit, valid_mask, FILL_DEPTH * self.scale)
         places = 2 * (points - first) / (last - first) - 1  # for torch: from -1 to 1, columns first
         grid = torch.from_numpy(np.ascontiguousarray(places[None, :, :, ::-1], np.float32))
         image = torch.from_numpy(np.ascontiguousarray(unit))[None]

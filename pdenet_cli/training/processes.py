@@ -20,11 +20,26 @@ class Processes:
 
     rank: int = 0
     count: int = 1
+    rank_here: int = 0  # among those of this machine
+    count_here: int = 1
 
     @property
     def first(self) -> bool:
         """The one that validates, logs and saves."""
         return self.rank == 0
+
+    @property
+    def first_of_machine(self) -> bool:
+        return self.rank_here == 0
+
+    @property
+    def shares_machine(self) -> bool:
+        """Whether a machine has several processes of the run."""
+        return self.count_here > 1
+
+    def wait(self, device: torch.device) -> None:
+        """Go on once every process is here."""
+        self.sum([torch.zeros(1, device=device)])
 
     def share(self, batch: int) -> range:
         """The indices of the global batch that are this process's."""
@@ -68,11 +83,14 @@ def joined_processes(device: str) -> Iterator[tuple[Processes, torch.device]]:
     if device.startswith(("auto", "cuda")) and torch.cuda.is_available():
         # By its name: if it cannot be used the run must end, not go on with one process on a CPU.
         device = f"cuda:{os.environ['LOCAL_RANK']}"
-    own = choose_device(device)
-    if own.type == "cuda":
-        torch.cuda.set_device(own)
-    dist.init_process_group("nccl" if own.type == "cuda" else "gloo")
+    joined = choose_device(device)
+    if joined.type == "cuda":
+        torch.cuda.set_device(joined)
+    dist.init_process_group("nccl" if joined.type == "cuda" else "gloo")
     try:
-        yield Processes(dist.get_rank(), count), own
+        here = [
+            int(os.environ.get(name, usual)) for name, usual in (("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1"))
+        ]
+        yield Processes(dist.get_rank(), count, *here), joined
     finally:
         dist.destroy_process_group()

@@ -63,8 +63,8 @@ class Recipe:
         if not self.stride and (self.epochs or self.block or self.cut_low):
             raise UsageError("`recipe`: epochs and blocks need a stride of the patches, for example stride=32.")
         if more := [name for name in SHARES if getattr(self, name) > 1]:
-            met = f"`recipe`: {more[0]}={getattr(self, more[0])}"
-            raise UsageError(f"{met} must be between 0 and 1 (a fraction of the patches).")
+            setting = f"`recipe`: {more[0]}={getattr(self, more[0])}"
+            raise UsageError(f"{setting} must be between 0 and 1 (a fraction of the patches).")
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as JSON holds it."""

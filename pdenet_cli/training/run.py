@@ -81,14 +81,14 @@ def _identity(spec: ModelSpec) -> dict[str, Any]:
     return {name: getattr(spec, name) for name in names} | {"recipe": {**DEFAULTS, **recipe}, "data": data}
 
 
-def _difference(name: str, met: Any, wanted: Any) -> str:
+def _difference(name: str, stored: Any, wanted: Any) -> str:
     """How a checkpoint differs from the run that would resume it, in words."""
     if name == "data":
         return "data differs (different cubes or bands)"
-    if isinstance(met, Mapping):
-        field = next(key for key in (*wanted, *met) if met.get(key) != wanted.get(key))
-        name, met, wanted = f"{name} {field}", met.get(field), wanted.get(field)
-    return f"{name} differs ({met} there, {wanted} now)"
+    if isinstance(stored, Mapping):
+        field = next(key for key in (*wanted, *stored) if stored.get(key) != wanted.get(key))
+        name, stored, wanted = f"{name} {field}", stored.get(field), wanted.get(field)
+    return f"{name} differs ({stored} there, {wanted} now)"
 
 
 class TrainingRun:
@@ -115,10 +115,10 @@ class TrainingRun:
         """Continue from the checkpoint, if it is of the same run."""
         last = load_model(self.files.last)
         began, now = _identity(last.spec), _identity(self.spec)
-        for name, met in began.items():
-            if met != (wanted := now[name]):
+        for name, stored in began.items():
+            if stored != (wanted := now[name]):
                 raise UsageError(
-                    f"`resume`: {self.files.last} belongs to a different run: {_difference(name, met, wanted)}."
+                    f"`resume`: {self.files.last} belongs to a different run: {_difference(name, stored, wanted)}."
                 )
         model = load_model(self.files.model) if self.files.model.exists() else None
         self._refuse_other_origin(last.spec.began_with, model)
@@ -142,8 +142,8 @@ class TrainingRun:
         replaced = model is not None and model.sha256 == given.get("sha256")
         # Checkpoints of earlier versions do not record it.
         if given and start and given["sha256"] != start.get("sha256") and not replaced:
-            met = f"was started from a model other than {given.get('name')}"
-            raise UsageError(f"`resume`: {self.files.last} {met}.")
+            problem = f"was started from a model other than {given.get('name')}"
+            raise UsageError(f"`resume`: {self.files.last} {problem}.")
 
     def run(self, tell: Callable[[StepResult | ValidationResult], None], stop: Callable[[], bool]) -> Trained:
         """Train to the end or until stopped, with a checkpoint now and then and at the end."""

@@ -67,12 +67,12 @@ def _patch(
     """What is seen of some bands of a window of the input, and their errors."""
     scale = maps.mean.meta.rows // low.cube.meta.rows
     around = place.grown(FAR // 2, within=low.cube.meta.window)  # clues depend on so many pixels
-    own, fine = place.relative_to(around), around.scaled(scale)
+    inside, fine = place.relative_to(around), around.scaled(scale)
     mean, std, spread = (cube.read(fine, bands) for cube in (maps.mean, maps.std, maps.spread))
     arrays = (low.cube.read(around, bands), mean, std, spread)
     clues = Clues.of(scale, finer_fwhm, *(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))
-    target, there = truth.read(fine, bands)
-    ratios = np.where(there, np.abs(mean - target) / spread, np.float32(np.nan))
-    inner = own.scaled(scale).slices
-    seen = Clues(clues.coarse[..., *own.slices].half(), clues.fine[..., *inner].half())
+    target, valid_mask = truth.read(fine, bands)
+    ratios = np.where(valid_mask, np.abs(mean - target) / spread, np.float32(np.nan))
+    inner = inside.scaled(scale).slices
+    seen = Clues(clues.coarse[..., *inside.slices].half(), clues.fine[..., *inner].half())
     return Lessons(seen, torch.from_numpy(ratios[:, *inner]).half())

@@ -75,13 +75,13 @@ def has_mean(network: Network) -> bool:
 
 def _refuse_wrong_type(field: str, value: Any, kinds: Collection[type]) -> None:
     """Stop where the value of a configuration field is of none of the types it has in the table, `kinds`."""
-    met = f"`config`: {field}={value}"
+    setting = f"`config`: {field}={value}"
     if value is None and type(None) in kinds:
         return
     if float in kinds and not (type(value) in (int, float) and 0 <= value <= 1):
-        raise UsageError(f"{met} must be a number from 0 to 1.")
+        raise UsageError(f"{setting} must be a number from 0 to 1.")
     if int in kinds and not (type(value) is int and 0 <= value <= MAX_SIZE):
-        raise UsageError(f"{met} must be a whole number from 0 to {MAX_SIZE:,}.")
+        raise UsageError(f"{setting} must be a whole number from 0 to {MAX_SIZE:,}.")
 
 
 def started_from(network: Network, model: Model) -> Network:
@@ -132,8 +132,8 @@ class Trainer:
         if precision not in PRECISIONS or (precision != "float32" and device.type != "cuda"):
             raise UsageError(f"`precision` {precision} on {device.type}: choose float32, or bf16 or fp16 on cuda.")
         if self.recipe.psf and not network.any_psf:
-            met = f"`recipe`: psf={self.recipe.psf:g}"
-            raise UsageError(f"{met} needs a network that takes any point spread. Add psf=any to `config`.")
+            setting = f"`recipe`: psf={self.recipe.psf:g}"
+            raise UsageError(f"{setting} needs a network that takes any point spread. Add psf=any to `config`.")
         if not any(True for _ in network.parameters()):
             raise UsageError(f"`network` {name_of(network)} has no weights, so there is nothing to train.")
         self.network = network.to(device).train()

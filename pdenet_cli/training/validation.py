@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pdenet_cli.degradation import Degradation, bicubic_up
+from pdenet_cli.errors import UsageError
 from pdenet_cli.evaluation.metrics import MOST_DECIBELS, PROTOCOLS
 from pdenet_cli.models.networks import Draw, Network
 from pdenet_cli.scene.holes import FILL_DEPTH, filled_from_edges
@@ -32,14 +33,17 @@ class HeldOutPart:
     name: str
     low: Tensor
     high: Tensor
-    there: Tensor  # where the truth has a value
+    valid_mask: Tensor  # where the truth has a value
     bicubic: dict[str, float]
 
 
 def held_out_parts(
-    scenes: Sequence[Scene], degradation: Degradation, seed: int, bands: int | None = None
+    scenes: Iterable[Scene], degradation: Degradation, seed: int, bands: int | None = None
 ) -> list[HeldOutPart]:
-    """The validation part of every scene that is large enough and has enough whole spectra there."""
+    """The validation part of every scene that is large enough and has enough whole spectra there.
+
+    UsageError if no scene has one.
+    """
     parts = []
     for scene in scenes:
         window = scene.held_out(degradation.scale)
@@ -48,14 +52,16 @@ def held_out_parts(
         largest = LARGEST_WHOLE_SIDE if scene.holdout == "whole" else LARGEST_SIDE
         window = _middle(window, largest * degradation.scale, degradation.scale)
         runs = [scene.unit(window, run) for run in _runs(len(scene.pixels), bands)]
-        there = torch.stack([torch.from_numpy(present) for _, present in runs])
-        if there.all(1).double().mean() < LEAST_WHOLE:
+        valid_mask = torch.stack([torch.from_numpy(present) for _, present in runs])
+        if valid_mask.all(1).double().mean() < LEAST_WHOLE:
             continue
         filled = [filled_from_edges(*run, FILL_DEPTH * degradation.scale) for run in runs]
         high = torch.stack([torch.from_numpy(unit) for unit in filled])
         low = degradation(high, torch.Generator().manual_seed(seed))
-        bicubic = _score(bicubic_up(low, degradation.scale), high, there)
-        parts.append(HeldOutPart(scene.name, low, high, there, bicubic))
+        bicubic = _score(bicubic_up(low, degradation.scale), high, valid_mask)
+        parts.append(HeldOutPart(scene.name, low, high, valid_mask, bicubic))
+    if not parts:
+        raise UsageError("No cube has enough pixels and valid values for validation. Give a larger cube.")
     return parts
 
 
@@ -85,24 +91,24 @@ def validate(
             samples = network(low) if draw is None else network.samples(low, draw)
             means.append(samples.mean(0).cpu())
             singles.append(samples[0].cpu())
-        single = _score(torch.stack(singles), part.high, part.there)["psnr"]
+        single = _score(torch.stack(singles), part.high, part.valid_mask)["psnr"]
         bicubic = {f"bicubic_{name}": value for name, value in part.bicubic.items()}
         name, again = part.name, 2
         while name in cubes:
             name, again = f"{part.name} ({again})", again + 1
-        cubes[name] = _score(torch.stack(means), part.high, part.there) | {"single_psnr": single} | bicubic
+        cubes[name] = _score(torch.stack(means), part.high, part.valid_mask) | {"single_psnr": single} | bicubic
     network.train()
     names = ("psnr", "sam", "single_psnr", "bicubic_psnr", "bicubic_sam")
     mean = {name: sum(cube[name] for cube in cubes.values()) / len(cubes) for name in names}
     return mean | {"draws": 0 if draw is None else len(draw), "cubes": cubes}
 
 
-def _score(estimate: Tensor, truth: Tensor, there: Tensor) -> dict[str, float]:
+def _score(estimate: Tensor, truth: Tensor, valid_mask: Tensor) -> dict[str, float]:
     """Mean PSNR of the bands in dB, and mean angle in degrees of whole spectra, as `pdenet evaluate` has them."""
     bands, spectra = (PROTOCOLS["pdenet"].tally(1, (name,)) for name in ("MPSNR", "SAM"))
     part = Window(0, 0, *truth.shape[2:])
-    bands.add(part, part, *(cube.flatten(0, 1).numpy() for cube in (estimate, truth, there)))
-    whole = there & there.all(1, keepdim=True)
+    bands.add(part, part, *(cube.flatten(0, 1).numpy() for cube in (estimate, truth, valid_mask)))
+    whole = valid_mask & valid_mask.all(1, keepdim=True)
     for run in zip(estimate.numpy(), truth.numpy(), whole.numpy(), strict=True):
         spectra.add(part, part, *run)
     # JSON has no number for the infinite PSNR of a perfect estimate.

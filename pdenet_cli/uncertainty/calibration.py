@@ -86,8 +86,8 @@ class Calibration:
             factors.append(_factors(losses, allowed))
             beyond = _beyond(losses)
             if certify and beyond > allowed[levels.index(level)]:
-                met = f"{beyond:.1%} of the errors are larger than any interval can be"
-                raise UsageError(f"{met}. Check `value_range` and the scenes.")
+                problem = f"{beyond:.1%} of the errors are larger than any interval can be"
+                raise UsageError(f"{problem}. Check `value_range` and the scenes.")
             certified.append(tuple(1 - upper_bound(max(loss, beyond), n, delta) for loss in allowed))
         return cls(
             levels=levels,
@@ -126,8 +126,8 @@ class Calibration:
         """The level whose half width is `ratio` times the spread; at most the last level of the table."""
         levels = np.zeros(ratio.shape)
         for number, factors in enumerate(self.factors):
-            own = stratum == number
-            levels[own] = np.interp(ratio[own], (0.0, *factors), (0.0, *self.levels))
+            of_stratum = stratum == number
+            levels[of_stratum] = np.interp(ratio[of_stratum], (0.0, *factors), (0.0, *self.levels))
         return levels
 
     def certified_at(self, level: float) -> float:
@@ -191,11 +191,12 @@ class Calibration:
         network may see of scenes with many bands, and `seen` how many it does see of the scenes of the run.
         """
         if seen(mixtures) != seen(self.mixtures):
-            met = f"not with `mixtures` {mixtures}"
-            yield f"The intervals were calibrated with `mixtures` {self.mixtures}, {met}: coverage is less exact."
+            asked = f"not with `mixtures` {mixtures}"
+            made = f"The intervals were calibrated with `mixtures` {self.mixtures}"
+            yield f"{made}, {asked}: coverage is less exact."
         if (samples, ensemble) != (self.samples, self.ensemble):
-            made, met = f"{self.samples} samples ({self.ensemble})", f"{samples} ({ensemble})"
-            yield f"The intervals were calibrated with {made}. With {met} their coverage is less exact."
+            made, asked = f"{self.samples} samples ({self.ensemble})", f"{samples} ({ensemble})"
+            yield f"The intervals were calibrated with {made}. With {asked} their coverage is less exact."
         if degradation and self.degradation and degradation != Degradation.from_dict(self.degradation):
             yield f"The intervals were calibrated on scenes degraded {self.how}, which differs from this run."
 
@@ -247,13 +248,13 @@ def leave_one_out_coverage(
     None where there are no others, or where they alone cannot `certify` the level.
     """
     covered: list[float | None] = []
-    for i, own in enumerate(ratios):
+    for i, held_out in enumerate(ratios):
         others = [*ratios[:i], *ratios[i + 1 :]]
         try:
             made = Calibration.fit(others, level=level, delta=delta, certify=certify) if others else None
         except UsageError:
             made = None
-        covered.append(None if made is None else own.coverage(made.at(level)))
+        covered.append(None if made is None else held_out.coverage(made.at(level)))
     return covered
 
 
@@ -289,13 +290,13 @@ def _scenes(count: int, what: str = "scene") -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _refuse_too_few(which: str, count: int, level: float, delta: float) -> None:
+def _refuse_too_few(of_kind: str, count: int, level: float, delta: float) -> None:
     """UsageError if `count` scenes cannot prove the level; `which` says what scenes were counted."""
     if not provable(1 - level, count, delta):
         best = np.floor(1000 * (1 - least_bound(count, delta)) + 1e-6) / 1000
         lower = f"Use `level` {best:g} or lower, or give" if best else "Give"
         more = _scenes(scenes_needed(1 - level, delta))
         raise UsageError(
-            f"{_scenes(count)}{which} can certify at most {best:.1%} with probability {100 * (1 - delta):g}%, "
-            f"not {100 * level:g}%. {lower} at least {more}{which}, or omit `certify`."
+            f"{_scenes(count)}{of_kind} can certify at most {best:.1%} with probability {100 * (1 - delta):g}%, "
+            f"not {100 * level:g}%. {lower} at least {more}{of_kind}, or omit `certify`."
         )

@@ -24,15 +24,15 @@ class ErrorRatios:
     spreads: NDArray[np.float64]  # (strata,): the sum of the spreads
 
     @classmethod
-    def of(cls, error: Map, spread: Map, stratum: Strata, there: NDArray[np.bool_]) -> Self:
+    def of(cls, error: Map, spread: Map, stratum: Strata, valid_mask: NDArray[np.bool_]) -> Self:
         """Those where there is data."""
-        own = stratum[there]
-        ratio = np.abs(error[there], dtype=np.float64) / spread[there]
+        strata = stratum[valid_mask]
+        ratio = np.abs(error[valid_mask], dtype=np.float64) / spread[valid_mask]
         bins = len(RATIOS) + 1
         # side="left": an error of exactly that ratio is inside the interval.
-        places = own * bins + np.searchsorted(RATIOS, ratio, side="left")
+        places = strata * bins + np.searchsorted(RATIOS, ratio, side="left")
         counts = np.bincount(places, minlength=len(STRATA) * bins).reshape(len(STRATA), bins)
-        spreads = np.bincount(own, spread[there], len(STRATA)).astype(np.float64)
+        spreads = np.bincount(strata, spread[valid_mask], len(STRATA)).astype(np.float64)
         return cls(counts, spreads)
 
     def __add__(self, other: Self) -> Self:

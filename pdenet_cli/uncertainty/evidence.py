@@ -25,7 +25,7 @@ class LazySamples(Protocol):
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Map]: ...
-    def __getitem__(self, some: slice) -> LazySamples: ...
+    def __getitem__(self, chosen: slice) -> LazySamples: ...
     def mean(self) -> Map:
         """Their mean."""
 
@@ -73,14 +73,14 @@ class Evidence:
         """The same about a part of the tile, a window of its input pixels; further maps are of all of the tile."""
         unexplained = self.unexplained if unexplained is None else unexplained
         expected = self.expected if expected is None else expected
-        own, fine = window.slices, window.scaled(self.scale).slices
+        coarse, fine = window.slices, window.scaled(self.scale).slices
         inside = window if self.inside is None else window.moved(self.inside.row, self.inside.column)
         part = replace(
             self,
             samples=cropped(self.samples, *fine),
-            low=self.low[:, *own],
+            low=self.low[:, *coarse],
             inside=inside,
-            unexplained=None if unexplained is None else unexplained[:, *own],
+            unexplained=None if unexplained is None else unexplained[:, *coarse],
             expected=None if expected is None else expected[:, *fine],
         )
         # What was computed of the whole is not computed again.

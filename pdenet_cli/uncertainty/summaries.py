@@ -58,7 +58,7 @@ class IntervalModel(Protocol):
 class Merging(Protocol):
     """How the bands of a pixel become one value: sums over runs of bands, then a final formula."""
 
-    def addends(self, evidence: Evidence, values: Map, there: NDArray[np.bool_]) -> Sums:
+    def addends(self, evidence: Evidence, values: Map, valid_mask: NDArray[np.bool_]) -> Sums:
         """The sums of some bands, (sums, rows, columns); `values` is their map in the file's numbers."""
 
     def finish(self, sums: Sums, bands: NDArray[np.int64]) -> Map:
@@ -71,8 +71,8 @@ class PowerMean:
 
     power: int = 1
 
-    def addends(self, evidence: Evidence, values: Map, there: NDArray[np.bool_]) -> Sums:
-        powers: Sums = np.where(there, values, 0).astype(np.float64) ** self.power
+    def addends(self, evidence: Evidence, values: Map, valid_mask: NDArray[np.bool_]) -> Sums:
+        powers: Sums = np.where(valid_mask, values, 0).astype(np.float64) ** self.power
         return np.asarray(powers.sum(0, keepdims=True))
 
     def finish(self, sums: Sums, bands: NDArray[np.int64]) -> Map:
@@ -83,11 +83,11 @@ class PowerMean:
 class MeanAngle:
     """The mean angle between the samples' spectra and that of their mean, in degrees."""
 
-    def addends(self, evidence: Evidence, values: Map, there: NDArray[np.bool_]) -> Sums:
-        middle = np.where(there, evidence.mean, 0).astype(np.float64)
+    def addends(self, evidence: Evidence, values: Map, valid_mask: NDArray[np.bool_]) -> Sums:
+        middle = np.where(valid_mask, evidence.mean, 0).astype(np.float64)
         products = [(middle * middle).sum(0)]
         for sample in evidence.samples:
-            spectrum = np.where(there, sample, 0).astype(np.float64)
+            spectrum = np.where(valid_mask, sample, 0).astype(np.float64)
             products += [(spectrum * middle).sum(0), (spectrum * spectrum).sum(0)]
         return np.stack(products)
 

@@ -9,7 +9,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -103,25 +103,33 @@ def _differ(number: float, nodata: float) -> bool:
 
 
 def _as_field(field: str, value: Any, bands: int) -> Any:
+    """A value as the field of CubeMeta that it gives; None if it is of another kind."""
     if field == "wavelength_units":
         return value if isinstance(value, str) else None
     if field == "band_names":
         names = [value] if isinstance(value, str) else value
         return tuple(names) if isinstance(names, list) and all(isinstance(n, str) for n in names) else None
     found = numbers(value)
-    if found is None:
-        return None
-    if field == "nodata":
-        return found[0]
-    if field == "reflectance_scale":
-        return found[0] if len(found) == 1 else None
-    if field == "default_bands":
-        return zero_based(found, bands)
-    if field == "good_bands":
-        return tuple(g != 0 for g in found) if set(found) <= {0, 1} else None
-    if field in ("gains", "offsets") and len(found) == 1:
-        return found * bands
+    return None if found is None else FROM_NUMBERS.get(field, _every)(found, bands)
+
+
+def _every(found: tuple[float, ...], bands: int) -> tuple[float, ...]:
     return found
+
+
+def _for_each_band(found: tuple[float, ...], bands: int) -> tuple[float, ...]:
+    return found * bands if len(found) == 1 else found
+
+
+FROM_NUMBERS: dict[str, Callable[[tuple[float, ...], int], Any]] = {
+    "nodata": lambda found, bands: found[0],
+    "reflectance_scale": lambda found, bands: found[0] if len(found) == 1 else None,
+    "default_bands": zero_based,
+    "good_bands": lambda found, bands: tuple(g != 0 for g in found) if set(found) <= {0, 1} else None,
+    "gains": _for_each_band,
+    "offsets": _for_each_band,
+}
+"""Fields of CubeMeta that are not simply all the numbers of an attribute: from these and the number of bands."""
 
 
 def numbers(value: Any) -> tuple[float, ...] | None:

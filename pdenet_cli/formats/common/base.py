@@ -36,5 +36,8 @@ class Format:
     refuse: Callable[[tuple[Path, ...], CubeMeta], None] = lambda finals, meta: None  # raises if it cannot hold it
     named: Callable[[Path, CubeMeta], CubeMeta] = lambda path, meta: meta  # the layout for this name
     compressed: bool = False  # the size of its files is not known beforehand
+    compressions: tuple[str, ...] = ()  # how an output may be compressed
+    # Writes a finished cube to a new file, compressed; None: its `compressions` are those of every output.
+    pack: Callable[[Cube, Path, str], None] | None = None
     fragile: Callable[[bytes], bool] = lambda head: False  # whether a library that may crash reads such a file
     portable: bool = False  # an opened cube can be sent between processes, so it is opened only once

@@ -36,7 +36,11 @@ class Variable:
 
     @property
     def is_cube(self) -> bool:
-        return self.dtype is not None and len(self.shape) == 3 and 0 not in self.shape
+        return self.has_axes(3, 3)
+
+    def has_axes(self, least: int, most: int = 64) -> bool:
+        """Whether it has numbers, and at least and at most so many axes (NumPy has up to 64)."""
+        return self.dtype is not None and least <= len(self.shape) <= most and 0 not in self.shape
 
 
 def choose_variable(
@@ -52,32 +56,48 @@ def choose_variable(
     `advice` says what to do with variables of two axes, and of four or more.
     """
     cubes = [v for v in variables if v.is_cube]
-    spreads = {sigma_of(cube.name, (v.name for v in cubes)) for cube in cubes}
-    larger = [v for v in variables if v.dtype is not None and len(v.shape) > 3 and 0 not in v.shape]
-    some = cubes or [v for v in variables if len(v.shape) > 1] or variables
+    larger = [v for v in variables if v.has_axes(4)]
+    candidates = cubes or [v for v in variables if len(v.shape) > 1] or variables
     if asked is not None:
-        found = [v for v in variables if v.name.strip("/") == asked.strip("/")]
-        if not found:
-            raise FormatError(f"{path}: no variable '{asked}'. It has {listed(some)}.")
-        if found[0].dtype is None or len(found[0].shape) not in (2, 3) or 0 in found[0].shape:
-            raise FormatError(f"{path}: {found[0]} is not a cube. It has {listed(some)}.{_advised(found, advice)}")
-        others = [v for v in (*cubes, *larger) if v is not found[0]]
-        return found[0], (f"other variables: {listed(others)}",) if others else ()
-    if not cubes:
-        met = f"no numeric three-dimensional variable. It has {listed(some)}"
-        raise FormatError(f"{path}: {met}.{_advised(larger or some, advice)}")
+        chosen, because = _named(path, variables, asked, candidates, advice), ""
+    elif cubes:
+        chosen, why = _only(path, cubes, larger, wavelength_counts)
+        because = f"{chosen.name} chosen because {why}; "
+    else:
+        problem = f"no numeric three-dimensional variable. It has {listed(candidates)}"
+        raise FormatError(f"{path}: {problem}.{_advised(larger or candidates, advice)}")
+    others = [v for v in (*cubes, *larger) if v is not chosen]
+    return chosen, (f"{because}other variables: {listed(others)}",) if others else ()
+
+
+def _named(
+    path: Path, variables: Sequence[Variable], name: str, candidates: Sequence[Variable], advice: Mapping[int, str]
+) -> Variable:
+    """The variable with this name; FormatError if none has it, or if it is neither a cube nor a matrix."""
+    found = [v for v in variables if v.name.strip("/") == name.strip("/")]
+    if not found:
+        raise FormatError(f"{path}: no variable '{name}'. It has {listed(candidates)}.")
+    if not found[0].has_axes(2, 3):
+        raise FormatError(
+            f"{path}: {found[0]} is not a cube. It has {listed(candidates)}.{_advised(found, advice)}"
+        )
+    return found[0]
+
+
+def _only(
+    path: Path, cubes: Sequence[Variable], larger: Sequence[Variable], wavelength_counts: Collection[int]
+) -> tuple[Variable, str]:
+    """The only cube that can be meant, and why; FormatError if there are several, or larger variables."""
+    spreads = {sigma_of(cube.name, (v.name for v in cubes)) for cube in cubes}
     values = [v for v in cubes if v.name not in spreads]  # the 1-sigma of another cube is never meant
+    if len(values) == 1 and not larger:
+        return values[0], "the others are its 1-sigma"
     matching = [v for v in values if set(v.shape) & set(wavelength_counts)]
-    chosen = values if len(values) == 1 and not larger else matching
-    if len(chosen) != 1:
-        many = f"{len(cubes)} three-dimensional variable{'s' if len(cubes) > 1 else ''}: {listed(cubes)}"
-        beside = f", and with more axes: {listed(larger)}" if larger else ""
-        raise FormatError(f"{path}: {many}{beside}. Choose one with `variable`.")
-    others = [v for v in (*cubes, *larger) if v is not chosen[0]]
-    alone = len(values) == 1 and not larger
-    why = "the others are its 1-sigma" if alone else "it has as many bands as the file has wavelengths"
-    because = f"{chosen[0].name} chosen because {why}"
-    return chosen[0], (f"{because}; other variables: {listed(others)}",) if others else ()
+    if len(matching) == 1:
+        return matching[0], "it has as many bands as the file has wavelengths"
+    many = f"{len(cubes)} three-dimensional variable{'s' if len(cubes) > 1 else ''}: {listed(cubes)}"
+    beside = f", and with more axes: {listed(larger)}" if larger else ""
+    raise FormatError(f"{path}: {many}{beside}. Choose one with `variable`.")
 
 
 def _advised(variables: Sequence[Variable], advice: Mapping[int, str]) -> str:
@@ -173,8 +193,8 @@ def spelled(axes: str) -> str:
 
 def overridden(axes: str, said: str) -> tuple[str, ...]:
     """A note if a file is read with other axes than it says."""
-    met = f"read as {spelled(axes)}, as `axes` says; the file itself says {spelled(said)}"
-    return (met,) if axes != said else ()
+    note = f"read as {spelled(axes)}, as `axes` says; the file itself says {spelled(said)}"
+    return (note,) if axes != said else ()
 
 
 def interleave(axes: str) -> str:

@@ -172,11 +172,24 @@ METRES = {9001: 1.0, 9002: crs.FOOT, 9003: crs.SURVEY_FOOT, 9036: 1000.0}
 
 def _from_parameters(keys: Mapping[int, Any]) -> str | None:
     """The WKT of a projection given by its parameters, None if it is not a common one."""
-    method, utm = METHODS.get(keys.get(3075, 0)), keys.get(3074, 0)
     unit = keys.get(3076) or 9001  # 0: not given
     metres = keys.get(3077) if unit == USER_DEFINED else METRES.get(unit)
-    if not metres:
+    words = _proj_words(keys, metres) if metres else []
+    if not words:
         return None
+    projection = pyproj.CRS.from_proj4(" ".join((*words, f"+ellps=WGS84 +to_meter={metres!r} +no_defs")))
+    name = str(keys.get(PROJECTED_CITATION) or keys.get(CITATION) or "unnamed")
+    how, axes = projection.coordinate_operation, projection.coordinate_system
+    return ProjectedCRS(how, name, axes, _base(keys)).to_wkt()
+
+
+def _proj_words(keys: Mapping[int, Any], metres: float) -> list[str]:
+    """A projection and its parameters in PROJ's words, in metres; none if it is not a common one."""
+    method, utm = METHODS.get(keys.get(3075, 0)), keys.get(3074, 0)
+    if 16001 <= utm <= 16160:
+        return [f"+proj=utm +zone={utm % 100}", "+south" if utm > 16100 else ""]
+    if method is None:
+        return []
     words = [f"+proj={method}"]
     for name, places in PARAMETERS.items():
         size = metres if name in ("x_0", "y_0") else 1  # PROJ wants these two always in metres
@@ -189,14 +202,7 @@ def _from_parameters(keys: Mapping[int, Any]) -> str | None:
         words.append(f"+lat_0={pole}")
     if keys.get(3075) == 9:  # Lambert with one parallel: PROJ wants it as lat_1 too
         words += [word.replace("lat_0", "lat_1") for word in words if "lat_0" in word]
-    if 16001 <= utm <= 16160:
-        words = [f"+proj=utm +zone={utm % 100}", "+south" if utm > 16100 else ""]
-    elif method is None:
-        return None
-    projection = pyproj.CRS.from_proj4(" ".join((*words, f"+ellps=WGS84 +to_meter={metres!r} +no_defs")))
-    name = str(keys.get(PROJECTED_CITATION) or keys.get(CITATION) or "unnamed")
-    how, axes = projection.coordinate_operation, projection.coordinate_system
-    return ProjectedCRS(how, name, axes, _base(keys)).to_wkt()
+    return words
 
 
 def _base(keys: Mapping[int, Any]) -> pyproj.CRS:

@@ -96,8 +96,8 @@ class KeptBlocks:
 
 def _boxes(places: list[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
     """The places in boxes without others between them, which would be decoded again."""
-    for _, some in groupby(places, key=itemgetter(0)):  # at once, all of them would be in memory twice
-        slab = list(some)
+    for _, group in groupby(places, key=itemgetter(0)):  # at once, all of them would be in memory twice
+        slab = list(group)
         if math.prod(max(axis) - min(axis) + 1 for axis in zip(*slab, strict=True)) == len(slab):
             yield slab
         else:

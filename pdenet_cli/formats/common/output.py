@@ -1,4 +1,4 @@
-"""A cube to be written: hidden files first, final names when it is complete."""
+"""A cube to be written: hidden files first, final names when it is complete, compressed then if that is wanted."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class Output:
 
     path: Path
     format: Format
+    compress: str | None = None  # one of the format's `compressions`
 
     @property
     def finals(self) -> tuple[Path, ...]:
@@ -38,6 +39,10 @@ class Output:
         if min(meta.shape()) < 1 or meta.interleave not in INTERLEAVES:
             what = f"{' x '.join(map(str, meta.shape()))} values, {meta.interleave}"
             raise OutputError(f"{self.path}: no cube can be made of {what}.")
+        known = self.format.compressions
+        if self.compress not in (*known, None):
+            choice = f"choose {' or '.join(known)}" if known else "write a .tif, .h5, .nc, .mat or .zarr"
+            raise OutputError(f"{self.path}: {self.format.name} takes no `compress` {self.compress}; {choice}.")
         self.format.refuse(self.finals, meta)
 
     def create(self, meta: CubeMeta) -> Cube:
@@ -45,14 +50,29 @@ class Output:
         assert self.format.create is not None
         return self.format.create(self.parts, self.format.named(self.path, meta))
 
-    def commit(self) -> None:
-        """Rename the partial files, those not renamed yet; last the one that readers open."""
+    def commit(self, meta: CubeMeta) -> None:
+        """Rename the partial files, those not renamed yet; last the one that readers open.
+
+        `meta` is that of `create`: a compressed file is written from the partial one, which is then removed.
+        """
         self.refuse_folders()
         for part, final in zip(self.parts, self.finals, strict=True):
-            if part.exists():
+            if part.exists() and self._packed is not None and self.format.pack is not None:
+                remove(self._packed)
+                with self.create(meta) as cube:
+                    self.format.pack(cube, self._packed, str(self.compress))
+                rename(self._packed, final)
+                remove(part)
+            elif part.exists():
                 rename(part, final)
 
     def discard(self) -> None:
         """Remove the partial files."""
-        for part in self.parts:
+        for part in (*self.parts, *([] if self._packed is None else [self._packed])):
             remove(part)
+
+    @property
+    def _packed(self) -> Path | None:
+        """The partial file that is compressed; None where partial files only get their final names."""
+        packs = self.compress is not None and self.format.pack is not None
+        return partial_path(self.path.with_name(f"{self.path.name}.packed")) if packs else None

@@ -47,7 +47,7 @@ class RawArray:
         """Parts that lie far apart along an axis, read one by one; mapped, the gaps would be read too."""
         outer, inner = self.shape[: axis + 1], self.shape[axis + 1 :]
         size = math.prod(inner) * self.dtype.itemsize
-        picked = np.empty([len(some) for some in ranges], self.dtype)
+        picked = np.empty([len(numbers) for numbers in ranges], self.dtype)
         places, wanted = np.ndindex(picked.shape[: axis + 1]), product(*ranges[: axis + 1])
         with self.path.open("rb", buffering=0) as file:
             if hasattr(os, "posix_fadvise"):  # else the system reads ahead after each part, up to megabytes

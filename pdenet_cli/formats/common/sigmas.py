@@ -20,10 +20,10 @@ def is_sigma(name: str) -> bool:
 def sigma_of(name: str, others: Iterable[str]) -> str | None:
     """The one among `others` that by its name and group is the 1-sigma of the variable `name`; None if none is."""
     group, _, leaf = name.rpartition("/")
-    for other in others:
-        match = SIGMA.fullmatch(other.rpartition("/")[2])
-        if match and other.rpartition("/")[0] == group and leaf.lower() in _subjects(match):
-            return other
+    for candidate in others:
+        match = SIGMA.fullmatch(candidate.rpartition("/")[2])
+        if match and candidate.rpartition("/")[0] == group and leaf.lower() in _subjects(match):
+            return candidate
     return None
 
 
@@ -35,5 +35,5 @@ def _subjects(match: re.Match[str]) -> set[str]:
 
 def file_beside(path: Path) -> str | None:
     """The name of the file with the 1-sigma of EMIT's reflectance in `path`, where it lies beside it."""
-    other = path.name.replace(*EMIT_FILES, 1)
-    return other if other != path.name and path.with_name(other).is_file() else None
+    sigmas = path.name.replace(*EMIT_FILES, 1)
+    return sigmas if sigmas != path.name and path.with_name(sigmas).is_file() else None

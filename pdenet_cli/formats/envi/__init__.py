@@ -27,6 +27,7 @@ from pdenet_cli.formats.envi.data_files import (
 from pdenet_cli.formats.envi.header import DTYPES, GEO_POINTS, OWN, RPC, UPSIDE_DOWN, EnviHeader
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.dtypes import as_stored
+from pdenet_cli.scene.georeference import Georeference
 from pdenet_cli.scene.meta import INTERLEAVES, CubeMeta
 
 
@@ -43,8 +44,8 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     header_path = path if given_header else header_beside(path)
     if header_path is None:
         data = data_beside(path) if is_esri_header(head) else path
-        met = "the header is one of ESRI's BIL, BIP and BSQ files, not of ENVI"
-        raise FormatError(f"{path}: {met}. Convert it: gdal_translate -of ENVI {data.name} new.img")
+        problem = "the header is one of ESRI's BIL, BIP and BSQ files, not of ENVI"
+        raise FormatError(f"{path}: {problem}. Convert it: gdal_translate -of ENVI {data.name} new.img")
     header = EnviHeader.read(header_path)
     meta = header.meta()
     data_path = data_beside(header_path) if given_header else path
@@ -52,12 +53,12 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     axes = options.axes or INTERLEAVES[meta.interleave]
     meta = replace(meta, interleave=interleave(axes)).noting(*overridden(axes, INTERLEAVES[meta.interleave]))
     array = RawArray(data_path, meta.dtype, meta.shape(axes), offset)
-    there, needed = data_path.stat().st_size, offset + array.nbytes
-    if there < needed:
-        missing = f"header says {needed:,} bytes, data file has {there:,} ({needed - there:,} missing)"
+    held, needed = data_path.stat().st_size, offset + array.nbytes
+    if held < needed:
+        missing = f"header says {needed:,} bytes, data file has {held:,} ({needed - held:,} missing)"
         raise FormatError(f"{header_path}: {missing}. Copy {data_path.name} again.")
-    if there > needed:
-        meta = meta.noting(f"{there - needed:,} bytes after the pixels in {data_path.name} are ignored")
+    if held > needed:
+        meta = meta.noting(f"{held - needed:,} bytes after the pixels in {data_path.name} are ignored")
     return Cube(header_path, meta, array, axes, files=(header_path, data_path))
 
 
@@ -71,8 +72,8 @@ def _outputs(path: Path) -> tuple[Path, ...]:
 def _refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
     data, header = finals
     if others := in_the_way(data, header):
-        met = f"{header.with_name(others[0].name)} would be read as a part of {header.name}"
-        raise OutputError(f"{met}. Remove it, or give the output another name.")
+        problem = f"{header.with_name(others[0].name)} would be read as a part of {header.name}"
+        raise OutputError(f"{problem}. Remove it, or give the output another name.")
     _refuse_misplaced(header, meta)
 
 
@@ -137,24 +138,10 @@ def _map_fields(meta: CubeMeta) -> dict[str, Any]:
     wkt = where.native.get("wkt") if "map info" in where.native else _plain(crs.esri_wkt(where.crs) or "")
     fields = {"coordinate system string": f"{{{wkt}}}" if wkt else None}
     if where.transform is not None:
-        projection, tail = where.native.get("map info") or crs.to_map_info(where.crs)
-        _, xc, xr, _, yc, yr = where.transform
-        mirrored = xc * yr > xr * yc
-        angle = UPSIDE_DOWN if mirrored else math.degrees(math.atan2(xr, xc))
-        turned = (f"rotation={angle!r}",) if angle else ()
-        # GDAL rotates only about the first corner, so a rotated scene has its tie point there.
-        column, row = (0.0, 0.0) if turned else where.anchor
-        unit = 1.0 if wkt else crs.map_unit(projection, tail)
-        ground = [*where.ground(column, row), math.hypot(xc, xr), math.hypot(yc, yr)]
-        if unit != 1:
-            ground = [float(f"{v / unit:.15g}") for v in ground]  # reading may have changed the last bit
-        tie = (column + 1, row + 1, *ground)
-        fields["map info"] = (
-            "{" + ", ".join((_plain(projection), *(repr(float(v)) for v in tie), *tail, *turned)) + "}"
-        )
+        fields["map info"] = _map_info(where, wkt)
     system = crs.parsed(where.crs)
-    own = any(name.lower() == GEO_POINTS for name in meta.extra)
-    if where.points and not own and system is not None and system.is_geographic:
+    stored = any(name.lower() == GEO_POINTS for name in meta.extra)
+    if where.points and not stored and system is not None and system.is_geographic:
         # ENVI counts pixel corners from 1, and names the latitude first.
         points = (", ".join(repr(float(v)) for v in (p.column + 1, p.row + 1, p.y, p.x)) for p in where.points)
         fields[GEO_POINTS] = "{" + ",\n ".join(points) + "}"
@@ -162,6 +149,24 @@ def _map_fields(meta: CubeMeta) -> dict[str, Any]:
         # The last three mean: not cut out of a larger scene, and not emulated.
         fields[RPC] = "{" + ",\n ".join(map(repr, (*numbers, 0, 0, 0))) + "}"
     return fields
+
+
+def _map_info(where: Georeference, wkt: str | None) -> str:
+    """The place, pixel size and rotation of a grid as ENVI's map info."""
+    assert where.transform is not None
+    projection, tail = where.native.get("map info") or crs.to_map_info(where.crs)
+    _, xc, xr, _, yc, yr = where.transform
+    mirrored = xc * yr > xr * yc
+    angle = UPSIDE_DOWN if mirrored else math.degrees(math.atan2(xr, xc))
+    turned = (f"rotation={angle!r}",) if angle else ()
+    # GDAL rotates only about the first corner, so a rotated scene has its tie point there.
+    column, row = (0.0, 0.0) if turned else where.anchor
+    unit = 1.0 if wkt else crs.map_unit(projection, tail)
+    ground = [*where.ground(column, row), math.hypot(xc, xr), math.hypot(yc, yr)]
+    if unit != 1:
+        ground = [float(f"{v / unit:.15g}") for v in ground]  # reading may have changed the last bit
+    tie = (column + 1, row + 1, *ground)
+    return "{" + ", ".join((_plain(projection), *(repr(float(v)) for v in tie), *tail, *turned)) + "}"
 
 
 def _refuse_misplaced(path: Path, meta: CubeMeta) -> None:
@@ -175,11 +180,11 @@ def _refuse_misplaced(path: Path, meta: CubeMeta) -> None:
         allowed = 1e-3 * min(math.hypot(xc, yc), math.hypot(xr, yr))  # a thousandth of a pixel
         for corner in ((0, 0), (meta.columns, 0), (0, meta.rows)):
             if not math.dist(where.ground(*corner), again.ground(*corner)) <= allowed:
-                met = "ENVI's map info cannot hold a grid that is mirrored, sheared or turned like this"
-                raise OutputError(f"{path}: {met}. Write a .tif instead.")
+                problem = "ENVI's map info cannot hold a grid that is mirrored, sheared or turned like this"
+                raise OutputError(f"{path}: {problem}. Write a .tif instead.")
     elif where.points and GEO_POINTS not in fields:
-        met = "ENVI holds ground control points only in latitude and longitude"
-        raise OutputError(f"{path}: {met}. Write a .tif instead.")
+        problem = "ENVI holds ground control points only in latitude and longitude"
+        raise OutputError(f"{path}: {problem}. Write a .tif instead.")
 
 
 def _number(value: float) -> str:

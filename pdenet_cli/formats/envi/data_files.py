@@ -40,7 +40,7 @@ def _usual_headers(data: Path) -> list[Path]:
     """The names that headers of a data file usually have, in the order in which they are looked for."""
     data = data.absolute()
     names = [sorted(stem + suffix for stem in (data.stem, data.name)) for suffix in (".hdr", ".HDR")]
-    return [data.with_name(name) for some in names for name in some]
+    return [data.with_name(name) for pair in names for name in pair]
 
 
 def _first_header(paths: Iterable[Path], fits: Callable[[bytes], bool]) -> Path | None:
@@ -92,7 +92,7 @@ def in_the_way(data: Path, header: Path) -> list[Path]:
     data, header = data.absolute(), header.absolute()
     claimed = _claimed(header, {*_usual_data(header), data})
     older, usual = claimed[: claimed.index(data)], _usual_headers(data)
-    other = _first_header(usual, is_header)
-    if other is not None and (header not in usual or usual.index(other) < usual.index(header)):
-        older.append(other)
+    first = _first_header(usual, is_header)
+    if first is not None and (header not in usual or usual.index(first) < usual.index(header)):
+        older.append(first)
     return older

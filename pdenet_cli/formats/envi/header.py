@@ -78,13 +78,7 @@ class EnviHeader:
 
     def meta(self) -> CubeMeta:
         """The metadata of the cube; what cannot be trusted is refused or noted."""
-        kind = self.fields.get("file type", "").lower()
-        if "spectral library" in kind:
-            raise FormatError(f"{self.path}: a spectral library, not a cube.")
-        if self.fields.get("file compression", "0").strip() not in ("0", ""):
-            raise FormatError(f"{self.path}: compressed ENVI data are not read. Save it uncompressed.")
-        if any(float(x) for name in ("major", "minor") for x in self.numbers(f"{name} frame offsets") or ()):
-            raise FormatError(f"{self.path}: frame offsets are not read. Save it as plain ENVI.")
+        self._refuse_unread()
         interleave = self.fields.get("interleave", "bsq").strip().lower()
         if interleave not in INTERLEAVES:
             raise FormatError(f"{self.path}: interleave '{interleave}' is not bsq, bil or bip.")
@@ -127,6 +121,15 @@ class EnviHeader:
             extra={name: value for name, value in self.fields.items() if name not in known},
             notes=tuple(note for note, holds in doubts.items() if holds),
         )
+
+    def _refuse_unread(self) -> None:
+        """FormatError for what ENVI can hold besides plain cubes."""
+        if "spectral library" in self.fields.get("file type", "").lower():
+            raise FormatError(f"{self.path}: a spectral library, not a cube.")
+        if self.fields.get("file compression", "0").strip() not in ("0", ""):
+            raise FormatError(f"{self.path}: compressed ENVI data are not read. Save it uncompressed.")
+        if any(float(x) for name in ("major", "minor") for x in self.numbers(f"{name} frame offsets") or ()):
+            raise FormatError(f"{self.path}: frame offsets are not read. Save it as plain ENVI.")
 
     def dtype(self) -> np.dtype[Any]:
         code = self.integer("data type", None)
@@ -205,8 +208,8 @@ class EnviHeader:
         try:
             value = int(text)
         except ValueError:
-            met = f"'{name} = {text}' is not a whole number" if text else f"the header has no '{name}'"
-            raise FormatError(f"{self.path}: {met}.") from None
+            problem = f"'{name} = {text}' is not a whole number" if text else f"the header has no '{name}'"
+            raise FormatError(f"{self.path}: {problem}.") from None
         if value < 0:
             raise FormatError(f"{self.path}: '{name} = {text}' is negative.")
         return value

@@ -11,7 +11,7 @@ from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats.common.base import Format, OpenOptions
 from pdenet_cli.formats.hdf5 import eos, products
 from pdenet_cli.formats.hdf5.guard import GuardedFile, is_hdf5
-from pdenet_cli.formats.hdf5.writing import create_labelled
+from pdenet_cli.formats.hdf5.writing import DEFLATE, create_labelled, pack_labelled
 from pdenet_cli.formats.labelled import layout, opening, swaths
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.meta import CubeMeta
@@ -58,6 +58,8 @@ FORMAT = Format(
     create=_create,
     refuse=layout.refuse,
     named=layout.by_planes,
+    compressions=(DEFLATE,),
+    pack=pack_labelled,
 )
 NETCDF = Format(
     name="netCDF",
@@ -67,5 +69,7 @@ NETCDF = Format(
     create=_create,
     refuse=_refuse_netcdf,
     named=layout.by_planes,
+    compressions=(DEFLATE,),
+    pack=pack_labelled,
 )
 """netCDF-4 is HDF5 and opened as such; this entry is for its suffix, and to refuse netCDF-3."""

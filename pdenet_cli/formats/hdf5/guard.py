@@ -18,6 +18,7 @@ import numpy as np
 from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.common.choosing import Variable
 from pdenet_cli.formats.common.limits import refuse_impossible_size, refuse_large_block
+from pdenet_cli.formats.hdf5.chunks import Chunks
 from pdenet_cli.formats.hdf5.heap import refuse_damaged_heaps
 from pdenet_cli.scene.cube import Pixels
 
@@ -56,7 +57,9 @@ class GuardedArray:
 
     def __getitem__(self, key: tuple[slice, ...]) -> Pixels:
         try:
-            return np.asarray(self.dataset[key])
+            if self.dataset.chunks is None:
+                return np.asarray(self.dataset[key])
+            return Chunks(self.path, self.dataset).read(key or (slice(None),) * self.dataset.ndim)
         except (OSError, RuntimeError, ValueError) as error:
             if not self.dataset:
                 raise FormatError(f"{self.path}: read after it was closed.") from error
@@ -234,7 +237,9 @@ class GuardedFile:
         try:
             dataset = self.at(name)
             single = dataset.size == 1 and h5py.check_string_dtype(dataset.dtype) is not None
-            if not single or dataset.external or dataset.is_virtual or dataset.dtype.itemsize > SMALL_BYTES:
+            packed = dataset.id.get_create_plist().get_nfilters() > 0  # by the library, to whatever size it takes
+            refused = packed or dataset.external or dataset.is_virtual
+            if not single or refused or dataset.dtype.itemsize > SMALL_BYTES:
                 return None
             value = plain(dataset[()])
         except (OSError, RuntimeError, ValueError, TypeError):

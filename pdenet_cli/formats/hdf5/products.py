@@ -113,8 +113,8 @@ class SortedBands:
         chosen = self.order[bands]
         height, width = len(range(self.shape[0])[rows]), len(range(self.shape[2])[columns])
         part = np.empty((height, len(chosen), width), self.sources[0].dataset.dtype)
-        for which, source in enumerate(self.sources):
-            places = [(at, band) for at, (other, band) in enumerate(chosen) if other == which]
+        for number, source in enumerate(self.sources):
+            places = [(at, band) for at, (of_source, band) in enumerate(chosen) if of_source == number]
             if places:
                 first, last = min(b for _, b in places), max(b for _, b in places)
                 block = source[rows, slice(first, last + 1), columns]
@@ -137,7 +137,7 @@ def read_prisma(guarded: GuardedFile, parts: Sequence[str]) -> tuple[CubeMeta, S
     """VNIR, SWIR or both as one cube by ascending wavelength; bands without a centre are left out."""
     attrs = guarded.attributes("")
     sources, table = [], []
-    for which, part in enumerate(parts):
+    for number, part in enumerate(parts):
         source = guarded.array(f"{PRISMA_FIELDS}/{part.upper()}_Cube")
         if len(source.shape) != 3:
             raise FormatError(f"{guarded.path}: {part.upper()}_Cube has the shape {source.shape}.")
@@ -148,7 +148,7 @@ def read_prisma(guarded: GuardedFile, parts: Sequence[str]) -> tuple[CubeMeta, S
         low, high = (_number(guarded, attrs, f"L2Scale{part}{end}") for end in ("Min", "Max"))
         gain = (high - low) / LARGEST_NUMBER
         bands = enumerate(zip(centres, widths, strict=True))
-        table += [(centre, width, gain, low, (which, band)) for band, (centre, width) in bands if centre > 0]
+        table += [(centre, width, gain, low, (number, band)) for band, (centre, width) in bands if centre > 0]
     if sources[0].shape[::2] != sources[-1].shape[::2]:
         raise FormatError(f"{guarded.path}: VNIR {sources[0].shape} and SWIR {sources[-1].shape} differ in size.")
     if not table:
@@ -197,8 +197,8 @@ def _prisma_place(attrs: dict[str, Any], rows: int, columns: int) -> Georeferenc
 def _list(guarded: GuardedFile, attrs: dict[str, Any], name: str, length: int) -> tuple[float, ...]:
     found = numbers(attrs.get(name))
     if found is None or len(found) != length:
-        met = "is missing" if found is None else f"has {len(found)} entries for {length} bands"
-        raise FormatError(f"{guarded.path}: a PRISMA product whose attribute {name} {met}.")
+        problem = "is missing" if found is None else f"has {len(found)} entries for {length} bands"
+        raise FormatError(f"{guarded.path}: a PRISMA product whose attribute {name} {problem}.")
     return found
 
 

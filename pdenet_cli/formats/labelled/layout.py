@@ -107,8 +107,11 @@ def _centres(meta: CubeMeta, dimension_names: Mapping[str, str]) -> list[LayoutA
         units = coordinates.cf_units(system)
         about = {axis: {"standard_name": f"projection_{axis}_coordinate", "units": units} for axis in "yx"}
     centres = {"y": y0 + yr * (np.arange(meta.rows) + 0.5), "x": x0 + xc * (np.arange(meta.columns) + 0.5)}
-    own = {"y": dimension_names["r"], "x": dimension_names["c"]}
-    return [LayoutArray(own[axis], (own[axis],), centres[axis].astype("<f8"), dict(about[axis])) for axis in "yx"]
+    dimensions = {"y": dimension_names["r"], "x": dimension_names["c"]}
+    return [
+        LayoutArray(dimensions[axis], (dimensions[axis],), centres[axis].astype("<f8"), dict(about[axis]))
+        for axis in "yx"
+    ]
 
 
 def _lists_per_band(meta: CubeMeta, band: str) -> list[LayoutArray]:
@@ -149,3 +152,11 @@ def _with_cf_scaling(attrs: dict[str, Any]) -> dict[str, Any]:
         return attrs
     others = {name: value for name, value in attrs.items() if name not in given}
     return others | {scaling[name]: attrs[name][0] for name in given}
+
+
+CHUNK = dict(b=16, r=128, c=128)  # bands, rows and columns of a chunk that is written
+
+
+def chunks(meta: CubeMeta, axes: str) -> tuple[int, ...]:
+    """Few bands: tiles are written some bands at a time, and each time their chunks are decoded and encoded."""
+    return tuple(min(CHUNK[axis], size) for axis, size in zip(axes, meta.shape(axes), strict=True))

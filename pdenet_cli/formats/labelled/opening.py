@@ -123,8 +123,8 @@ def _described(store: Store, found: _Found, lists: list[NamedList]) -> CubeMeta:
         notes += (f"its fill value {found.fill:.10g} is read as nodata",)
     used = attributes.georeference_fields(attrs)
     extra = {name: value for name, value in rest.items() if name not in used and not is_internal(name)}
-    own = store.attributes(found.name)
-    above = tuple(name for name in store.attributes("") if name in extra and name not in own)
+    of_array = store.attributes(found.name)
+    above = tuple(name for name in store.attributes("") if name in extra and name not in of_array)
     place, doubts = placing.placed(store, found.name, attrs, along)
     cubes = (v.name for v in store.variables() if v.shape == found.array.shape)
     return CubeMeta(

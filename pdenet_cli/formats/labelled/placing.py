@@ -97,13 +97,15 @@ def _by_coordinates(
     return replace(found, anchor=(0.0, 0.0), rpc=None), (*doubts, note)
 
 
-def _agree(one: Transform, other: Transform, rows: Coordinate, columns: Coordinate) -> bool:
+def _agree(first_place: Transform, second_place: Transform, rows: Coordinate, columns: Coordinate) -> bool:
     """Whether two transforms agree at the corners of a scene to a tenth of a pixel."""
     for axis, first, step in ((columns, 0, 1), (rows, 3, 5)):
-        at_first = one[first] - other[first]
-        at_last = at_first + len(axis.values) * (one[step] - other[step])
-        rounded = axis.rounding * max(abs(other[first]), abs(other[first] + len(axis.values) * other[step]))
-        if not max(abs(at_first), abs(at_last)) <= coordinates.EVEN * abs(other[step]) + rounded:
+        at_first = first_place[first] - second_place[first]
+        at_last = at_first + len(axis.values) * (first_place[step] - second_place[step])
+        rounded = axis.rounding * max(
+            abs(second_place[first]), abs(second_place[first] + len(axis.values) * second_place[step])
+        )
+        if not max(abs(at_first), abs(at_last)) <= coordinates.EVEN * abs(second_place[step]) + rounded:
             return False
     return True
 

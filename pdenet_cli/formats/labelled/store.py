@@ -35,8 +35,8 @@ def units_text(store: Store, name: str) -> str:
 
 def distance(a: str, b: str) -> int:
     """The number of steps between the groups of two variables."""
-    here, there = a.split("/")[:-1], b.split("/")[:-1]
+    first, second = a.split("/")[:-1], b.split("/")[:-1]
     common = 0
-    while common < min(len(here), len(there)) and here[common] == there[common]:
+    while common < min(len(first), len(second)) and first[common] == second[common]:
         common += 1
-    return len(here) + len(there) - 2 * common
+    return len(first) + len(second) - 2 * common

@@ -60,12 +60,12 @@ def _has_moved(store: Store, meta: CubeMeta, lat: str, lon: str) -> bool:
 
 def _pairs(variables: Sequence[Variable], size: tuple[int, int]) -> list[tuple[str, str]]:
     """The names of latitude and longitude arrays of one group with a number for every pixel."""
-    there = {v.name: v.name.rpartition("/") for v in variables if v.dtype is not None and v.shape == size}
+    named = {v.name: v.name.rpartition("/") for v in variables if v.dtype is not None and v.shape == size}
     return [
         (lat, lon)
-        for lat, (group, _, north) in there.items()
-        for lon, (other, _, east) in there.items()
-        if group == other and (north.lower(), east.lower()) in zip(LATITUDES, LONGITUDES, strict=True)
+        for lat, (group, _, north) in named.items()
+        for lon, (lon_group, _, east) in named.items()
+        if group == lon_group and (north.lower(), east.lower()) in zip(LATITUDES, LONGITUDES, strict=True)
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats.common import attributes
 from pdenet_cli.formats.common.base import Format, OpenOptions
 from pdenet_cli.formats.hdf5.guard import GuardedFile, is_hdf5
+from pdenet_cli.formats.hdf5.writing import DEFLATE
 from pdenet_cli.formats.mat import v5, v5_writing, v73
 from pdenet_cli.formats.mat.names import AXES, USUAL_AXES, variable_name, wavelength_name
 from pdenet_cli.formats.mat.opening import MatFile, read
@@ -59,8 +61,8 @@ def _refuse(finals: tuple[Path, ...], meta: CubeMeta) -> None:
         raise OutputError(f"MATLAB cannot hold {meta.dtype.name}. Use `dtype` float32 or another format.")
 
 
-def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
-    part = parts[0]
+def _variables(meta: CubeMeta) -> tuple[dict[str, Any], str, str]:
+    """The small variables of a cube, the name of its own, and the order of its axes on disk."""
     order = meta.native.get(AXES, USUAL_AXES) if meta.bands > 1 else USUAL_AXES  # to MATLAB, a band is a matrix
     small = attributes.dump_fields(meta) | attributes.dump_georeference(meta.georeference)
     small = {wavelength_name(meta) if n == "wavelength" else n: value for n, value in small.items()}
@@ -68,9 +70,21 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
         small["axes"] = order
     if meta.extra:
         small["extra"] = json.dumps(dict(meta.extra), default=str)
-    name = variable_name(meta.variable, small)
-    write, axes = v5_writing.create if meta.nbytes < LARGEST_V5 else v73.create, order[::-1]
-    return Cube(part, meta, write(part, small, name, meta.shape(axes), meta.dtype), axes)
+    return small, variable_name(meta.variable, small), order[::-1]
+
+
+def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
+    small, name, axes = _variables(meta)
+    write = v5_writing.create if meta.nbytes < LARGEST_V5 else v73.create
+    return Cube(parts[0], meta, write(parts[0], small, name, meta.shape(axes), meta.dtype), axes)
+
+
+def _pack(cube: Cube, target: Path, method: str) -> None:
+    if cube.meta.nbytes < LARGEST_V5:
+        v5_writing.pack(cube.path, target)
+    else:
+        small, name, _ = _variables(cube.meta)
+        v73.pack(target, small, name, cube.array, cube.meta.dtype)
 
 
 FORMAT = Format(
@@ -81,4 +95,6 @@ FORMAT = Format(
     fragile=is_hdf5,
     create=_create,
     refuse=_refuse,
+    compressions=(DEFLATE,),
+    pack=_pack,
 )

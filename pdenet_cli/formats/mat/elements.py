@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -62,24 +62,33 @@ def check_nested(content: memoryview, order: str, depth: int = 0) -> int:
         return check_nested(parts[-1][2], order, depth + 1)
     if kind not in (*CONTAINERS, CHAR, SPARSE, *CLASS_BYTES):
         raise ValueError(f"a part of the unknown class {kind}")
-    items = math.prod(_sizes(parts, order))
     if kind in CONTAINERS:
-        heads = CONTAINERS[kind]
-        width = max(1, int.from_bytes(parts[3][2][:4], "little" if order == "<" else "big")) if heads[1:] else 1
-        items *= parts[2 + len(heads)][1] // width if heads[1:] else 1
-        found = codes[3:]
-        if found[: len(heads)] != list(heads) or found[len(heads) :] != [MATRIX] * items:
-            raise ValueError(f"{items:,} fields or cells declared, {len(found):,} parts found")
+        _check_container(parts, order, CONTAINERS[kind])
         return sum(check_nested(part, order, depth + 1) + CELL_BYTES for code, _, part in parts if code == MATRIX)
     halves = 2 if flags & COMPLEX_FLAG else 1
+    items = math.prod(_sizes(parts, order))
+    _check_numbers(parts[3:], kind, halves, items)
+    return items * CLASS_BYTES[kind] * halves if kind in CLASS_BYTES else len(content)
+
+
+def _check_container(parts: list[Part], order: str, heads: Sequence[int]) -> None:
+    """ValueError if a struct or cell array has other parts than its `heads` and a matrix for each item."""
+    items = math.prod(_sizes(parts, order))
+    if heads[1:]:  # a struct: the width of its names, then all names
+        width = int.from_bytes(parts[3][2][:4], "little" if order == "<" else "big")
+        items *= parts[2 + len(heads)][1] // max(1, width)
+    found = [code for code, _, _ in parts[3:]]
+    if found[: len(heads)] != list(heads) or found[len(heads) :] != [MATRIX] * items:
+        raise ValueError(f"{items:,} fields or cells declared, {len(found):,} parts found")
+
+
+def _check_numbers(numbers: Sequence[Part], kind: int, halves: int, items: int) -> None:
+    """ValueError if the parts of an array of numbers, or of a text, are not those of its class and size."""
     types = [TEXTS] if kind == CHAR else [STORED_BYTES] * (halves + (2 if kind == SPARSE else 0))
-    numbers = parts[3:]
     if len(numbers) != len(types) or any(part[0] not in known for part, known in zip(numbers, types, strict=True)):
         raise ValueError("a part that is not of its class")
-    exact = items if kind in CLASS_BYTES else None
-    if any(exact not in (None, count / STORED_BYTES.get(code, 1)) for code, count, _ in numbers):
+    if kind in CLASS_BYTES and any(items != count / STORED_BYTES.get(code, 1) for code, count, _ in numbers):
         raise ValueError(f"{items:,} numbers declared, not what its bytes are")
-    return len(content) if exact is None else items * CLASS_BYTES[kind] * halves
 
 
 def _class(parts: list[Part], order: str) -> tuple[int, int]:

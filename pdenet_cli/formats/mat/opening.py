@@ -59,8 +59,8 @@ def read(file: MatFile, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]
     found = _find(file, scopes, options)
     scopes = Scopes.of(v for v in file.variables if v is not found.variable)
     sizes = dict(zip(found.axes, found.array.shape, strict=True))
-    own = scopes.beside(found.name)
-    place = _place(file, own)
+    beside = scopes.beside(found.name)
+    place = _place(file, beside)
     fields, extra = scopes.metadata(found.name, sizes["b"], place)
     assert found.variable.dtype is not None
     meta = CubeMeta(
@@ -73,7 +73,7 @@ def read(file: MatFile, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]
         variable=found.name,
         extra=unpacked(extra) if file.ours else extra,
         native=_native(found, scopes.unusual_name(found.name, fields.get("wavelengths"))),
-        notes=(*found.notes, *_notes(found.name, own, fields), *_left_out(file, found.variable)),
+        notes=(*found.notes, *_notes(found.name, beside, fields), *_left_out(file, found.variable)),
         **scopes.misfits(sizes["b"]) | fields,
     )
     return meta, found.array, found.axes
@@ -95,9 +95,9 @@ def _find(file: MatFile, scopes: Scopes, options: OpenOptions) -> _Found:
     return _Found(chosen, array, order[::-1], (*notes, *damage, *doubts))
 
 
-def _written_axes(own: Mapping[str, Any]) -> tuple[str | None, tuple[str, ...]]:
+def _written_axes(beside: Mapping[str, Any]) -> tuple[str | None, tuple[str, ...]]:
     """The order of axes that pdenet wrote beside its cube, or a note if that is damaged."""
-    axes = own.get("axes")
+    axes = beside.get("axes")
     if axes is None or (isinstance(axes, str) and sorted(axes) == ["b", "c", "r"]):
         return axes, ()
     return None, (f"axes ignored: {str(axes)[:20]!r} is not an order of b, r and c",)
@@ -114,11 +114,11 @@ def _trusted(file: MatFile, chosen: Variable) -> Sliceable:
     return chosen.array
 
 
-def _place(file: MatFile, own: Mapping[str, Any]) -> dict[str, Any]:
+def _place(file: MatFile, beside: Mapping[str, Any]) -> dict[str, Any]:
     """The values of the georeference among those beside the cube."""
     if file.ours:  # then `points` means points, even without a coordinate system
-        return {n: v for n, v in own.items() if n in attributes.PLACE}
-    return attributes.georeference_fields(own)
+        return {n: v for n, v in beside.items() if n in attributes.PLACE}
+    return attributes.georeference_fields(beside)
 
 
 def _native(found: _Found, wavelengths: str | None) -> dict[str, Any]:
@@ -139,12 +139,12 @@ def _left_out(file: MatFile, cube: Variable) -> tuple[str, ...]:
     return (f"outputs do not keep other variables: {listed(names, 4)}",) if names else ()
 
 
-def _notes(name: str, own: Mapping[str, Any], fields: Mapping[str, Any]) -> tuple[str, ...]:
+def _notes(name: str, beside: Mapping[str, Any], fields: Mapping[str, Any]) -> tuple[str, ...]:
     """What a user may not expect of the values beside the cube, and of its name in an output."""
     notes: tuple[str, ...] = ()
-    spectrum = spectrum_in(own)
-    if spectrum is not None and list(fields.get("wavelengths", ())) == own[spectrum]:
+    spectrum = spectrum_in(beside)
+    if spectrum is not None and list(fields.get("wavelengths", ())) == beside[spectrum]:
         notes += (f"{spectrum} read as the wavelengths of the bands",)
     if "." in name:
         notes += (f"{name} is in a struct: a MAT output has it as {variable_name(name)}",)
-    return (*notes, *attributes.notes_on_other_nodata(own, fields.get("nodata")))
+    return (*notes, *attributes.notes_on_other_nodata(beside, fields.get("nodata")))

@@ -60,8 +60,8 @@ class Scopes:
         Wavelengths, units and widths may come from another struct, together; so may the flags of good bands.
         """
         home = _split(cube)[0]
-        own = {n: v for n, v in self.beside(cube).items() if n not in place}
-        fields, rest = _parsed(own, bands)
+        values = {n: v for n, v in self.beside(cube).items() if n not in place}
+        fields, rest = _parsed(values, bands)
         for scope in sorted(self.values, key=lambda s: (not s.startswith(home), s)):
             others, _ = _parsed(self.values[scope], bands)
             if "wavelengths" not in fields and "wavelengths" in others:

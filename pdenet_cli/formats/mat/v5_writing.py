@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import numpy as np
 from pdenet_cli.formats.common.raw import RawArray
 from pdenet_cli.scene.cube import Pixels
 
-MATRIX, CHAR = 14, 4
+MATRIX, CHAR, COMPRESSED = 14, 4, 15
+HEADER_BYTES, PIECE_BYTES = 128, 1 << 20
 STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
 DOUBLE, UNSIGNED_16, DOUBLES = 6, 4, 9
@@ -29,6 +31,28 @@ def create(part: Path, small: dict[str, Any], name: str, shape: tuple[int, ...],
         file.truncate(len(head) + -(-array.nbytes // 8) * 8)
     array.reserve()
     return array
+
+
+def pack(part: Path, target: Path) -> None:
+    """Write a finished file again with each variable compressed, as MATLAB itself saves them."""
+    with part.open("rb") as source, target.open("wb") as file:
+        header = source.read(HEADER_BYTES)
+        file.write(header)
+        order = "<" if header[126:128] == b"IM" else ">"
+        while tag := source.read(8):
+            left = struct.unpack(order + "II", tag)[1]
+            start, packer = file.tell(), zlib.compressobj()
+            file.write(bytes(8))
+            file.write(packer.compress(tag))
+            while left:
+                piece = source.read(min(left, PIECE_BYTES))
+                file.write(packer.compress(piece))
+                left -= len(piece)
+            file.write(packer.flush())
+            end = file.tell()
+            file.seek(start)
+            file.write(struct.pack(order + "II", COMPRESSED, end - start - 8))
+            file.seek(end)
 
 
 def _small_variable(order: str, name: str, value: Any) -> bytes:

@@ -16,7 +16,10 @@ from pdenet_cli.formats.hdf5.guard import GuardedArray, GuardedFile, is_complex,
 from pdenet_cli.formats.mat.names import text_rows
 from pdenet_cli.formats.mat.v5 import CLASSES
 from pdenet_cli.formats.mat.v5_writing import letter_matrix
+from pdenet_cli.scene.sliceable import Sliceable
 
+TEXT = b"MATLAB 7.3 MAT-file, written by pdenet".ljust(116)
+USER_BLOCK = (TEXT + bytes(8) + struct.pack("<HH", 0x0200, 0x4D49)).ljust(512, b"\0")
 INTERNAL = ("#refs#", "#subsystem#")  # groups with the content of cells and objects
 CLASS_NAMES = {"f8": "double", "f4": "single"} | {
     code: np.dtype(code).name for code in CLASSES.values() if code[0] in "iu"
@@ -57,15 +60,35 @@ def create(part: Path, small: dict[str, Any], name: str, shape: tuple[int, ...],
     """A file with some small variables and space for one array, whose `shape` is MATLAB's reversed."""
 
     def build(file: h5py.File) -> h5py.Dataset:
-        for other, value in small.items():
-            _write_small(file, other, value)
-        dataset = writing.plain_block(file, name, dtype, shape)
-        dataset.attrs["MATLAB_class"] = np.bytes_(CLASS_NAMES[dtype.str[1:]])
-        return dataset
+        return _lay_out(file, small, name, shape, dtype, writing.plain_block)
 
-    text = b"MATLAB 7.3 MAT-file, written by pdenet".ljust(116)
-    user_block = (text + bytes(8) + struct.pack("<HH", 0x0200, 0x4D49)).ljust(512, b"\0")
-    return writing.around_pixels(part, dtype, shape, build, user_block)
+    return writing.around_pixels(part, dtype, shape, build, USER_BLOCK)
+
+
+def pack(target: Path, small: dict[str, Any], name: str, array: Sliceable, dtype: np.dtype[Any]) -> None:
+    """A new file with some small variables and one array, whose shape is MATLAB's reversed, in deflated chunks."""
+    options: dict[str, Any] = dict(libver=writing.LIBRARY, track_order=True, userblock_size=len(USER_BLOCK))
+    with h5py.File(target, "w", **options) as file:
+        pixels = _lay_out(file, small, name, tuple(array.shape), dtype, writing.chunked_block)
+        writing.copy_chunks(array, pixels)
+    with target.open("r+b") as raw:
+        raw.write(USER_BLOCK)
+
+
+def _lay_out(
+    file: h5py.File,
+    small: dict[str, Any],
+    name: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    block: writing.Block,
+) -> h5py.Dataset:
+    """The dataset of the pixels, made by `block`, after the small variables."""
+    for text_name, value in small.items():
+        _write_small(file, text_name, value)
+    dataset = block(file, name, dtype, shape)
+    dataset.attrs["MATLAB_class"] = np.bytes_(CLASS_NAMES[dtype.str[1:]])
+    return dataset
 
 
 def _write_small(file: h5py.File, name: str, value: Any) -> None:

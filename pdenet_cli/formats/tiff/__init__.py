@@ -20,7 +20,7 @@ from pdenet_cli.formats.common.choosing import interleave, overridden
 from pdenet_cli.formats.common.raw import RawArray
 from pdenet_cli.formats.common.regular import opened, small_file
 from pdenet_cli.formats.envi.header import EnviHeader
-from pdenet_cli.formats.tiff import gdal_metadata, products, tags
+from pdenet_cli.formats.tiff import cog, gdal_metadata, products, tags
 from pdenet_cli.formats.tiff.mask import AlphaPlane, MaskedArray, alpha_of, nodata_for
 from pdenet_cli.formats.tiff.pages import check_structure, is_masked, mask_of, picture
 from pdenet_cli.formats.tiff.pam import with_pam
@@ -72,10 +72,7 @@ def _open(path: Path, options: OpenOptions) -> Cube:
         notes=(*found.notes, *on_alpha, *(() if found.stacked else overridden(axes, found.axes))),
     )
     meta = _with_items(meta, tags)
-    texts = {name: tags[c] for c, name in DESCRIPTIONS.items() if isinstance(tags.get(c), str) and tags[c]}
-    if generated:
-        texts.pop("description", None)
-    meta = replace(meta, extra=texts | dict(meta.extra))
+    meta = replace(meta, extra=_texts(tags, generated=generated) | dict(meta.extra))
     if geokeys.is_unknown(meta.georeference):
         meta = meta.noting("the coordinate system of its geo keys is unknown: kept only in TIFF")
     meta, pam = with_pam(path, meta)
@@ -93,6 +90,12 @@ def _open(path: Path, options: OpenOptions) -> Cube:
     if found.stacked and options.axes is None and not _describes_bands(meta, tags):
         meta = meta.noting(f"its {meta.bands} pages are read as bands; use `axes` rcb if they are rows")
     return Cube(path, products.named(path, meta), array, axes, beside=(*pam, *spectral, *world))
+
+
+def _texts(tags: dict[int, Any], *, generated: bool) -> dict[str, Any]:
+    """The texts that describe an image, without a description that is `generated` by the program that wrote it."""
+    texts = {name: tags[c] for c, name in DESCRIPTIONS.items() if isinstance(tags.get(c), str) and tags[c]}
+    return {name: text for name, text in texts.items() if not (generated and name == "description")}
 
 
 def _believed(alpha: AlphaPlane | None) -> tuple[AlphaPlane | None, tuple[str, ...]]:
@@ -149,8 +152,8 @@ def _with_neighbour(path: Path, meta: CubeMeta) -> tuple[CubeMeta, tuple[Path, .
     known = {n: v for n, v in lists.items() if isinstance(v, (str, float)) or len(v) == meta.bands}
     if "wavelengths" not in known:
         count = len(fields.get("wavelengths", ()))
-        met = f"{file.name} describes {count} bands but the image has {meta.bands}: ignored"
-        return (meta.noting(met) if count else meta), ()
+        note = f"{file.name} describes {count} bands but the image has {meta.bands}: ignored"
+        return (meta.noting(note) if count else meta), ()
     return replace(meta, **known).noting(f"spectral metadata read from the file beside {path.name}"), (file,)
 
 
@@ -249,4 +252,6 @@ FORMAT = Format(
     fragile=lambda head: True,
     create=_create,
     refuse=tags.refuse,
+    compressions=tuple(cog.METHODS),
+    pack=cog.pack,
 )

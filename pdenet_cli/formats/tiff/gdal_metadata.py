@@ -78,7 +78,7 @@ class Items:
             self.dataset[name] = value
 
     @property
-    def own(self) -> dict[str, str]:
+    def known_items(self) -> dict[str, str]:
         """The dataset's items with a field in CubeMeta, by ENVI's names with underscores."""
         joined = {_joined(name): value for name, value in self.dataset.items()}
         return {name: value for name, value in joined.items() if name in OWN}
@@ -90,9 +90,9 @@ class Items:
             wavelengths, units, fwhm = micrometres, "Micrometers", self.numbers("FWHM_UM") or fwhm
         elif wavelengths is not None and fwhm is None:
             fwhm = self.fwhm(nanometres(wavelengths, units))
-        good, defaults = self.numbers("bbl"), _numbers(_listed(self.own.get("default_bands", "")))
-        names = self.band.get("description") or _listed(self.own.get("band_names", ""))
-        scale = _numbers([self.own.get("reflectance_scale_factor", "")])
+        good, defaults = self.numbers("bbl"), _numbers(_listed(self.known_items.get("default_bands", "")))
+        names = self.band.get("description") or _listed(self.known_items.get("band_names", ""))
+        scale = _numbers([self.known_items.get("reflectance_scale_factor", "")])
         fields = dict(
             wavelengths=wavelengths,
             wavelength_units=units,
@@ -104,7 +104,7 @@ class Items:
             # GDAL writes neither for a band whose gain is 1 and offset 0.
             gains=self.numbers("scale", "data_gain_values", blank="1"),
             offsets=self.numbers("offset", "data_offset_values", blank="0"),
-            variable=self.own.get("variable"),
+            variable=self.known_items.get("variable"),
             extra=self.extra(),
         )
         return {name: value for name, value in fields.items() if value is not None}
@@ -118,12 +118,12 @@ class Items:
 
     def doubts(self) -> list[str]:
         """Notes on lists that are ignored because they are incomplete or not numbers."""
-        lists = [name for name in NUMBERS if name in self.band or name in self.own]
+        lists = [name for name in NUMBERS if name in self.band or name in self.known_items]
         return [f"{name} ignored: not a number for every band" for name in lists if self.numbers(name) is None]
 
     def anchor(self) -> tuple[float, float] | None:
         """The corner of the tie point of a rotated picture, for which GeoTIFF has no tag."""
-        values = _numbers(_listed(self.own.get("anchor", "")))
+        values = _numbers(_listed(self.known_items.get("anchor", "")))
         return (values[0], values[1]) if values and len(values) == 2 else None
 
     def numbers(self, *names: str, blank: str = "") -> tuple[float, ...] | None:
@@ -132,13 +132,13 @@ class Items:
         `blank` is the value of bands without an item where others have one.
         """
         lists: list[Sequence[str]] = [[word or blank for word in self.band.get(name, [])] for name in names]
-        lists += [_listed(self.own.get(name, "")) for name in names]
+        lists += [_listed(self.known_items.get(name, "")) for name in names]
         found = (values for words in lists if (values := _numbers(words)) is not None)
         return next((values for values in found if len(values) == self.bands), None)
 
     def word(self, name: str) -> str | None:
         """The text of an item of the bands or of the dataset."""
-        return next(filter(None, self.band.get(name, [])), None) or self.own.get(name)
+        return next(filter(None, self.band.get(name, [])), None) or self.known_items.get(name)
 
     def extra(self) -> dict[str, Any]:
         """The items without a field in CubeMeta; one of the bands becomes a list."""
@@ -209,8 +209,8 @@ def _guessed_units(meta: CubeMeta) -> str | None:
 def _item(name: str, value: Any, sample: str = "") -> str:
     role = f' role="{ROLES[name]}"' if sample and name in ROLES else ""
     words = escape(escape(_legal(value_text(value)), {'"': "&quot;"}))  # GDAL escapes values twice
-    domain, _, own = map(_legal, name.partition(DOMAIN))
-    named = f"{quoteattr(own)} domain={quoteattr(domain)}" if domain and own else quoteattr(_legal(name))
+    domain, _, leaf = map(_legal, name.partition(DOMAIN))
+    named = f"{quoteattr(leaf)} domain={quoteattr(domain)}" if domain and leaf else quoteattr(_legal(name))
     return f"  <Item name={named}{sample}{role}>{words}</Item>"
 
 

@@ -42,8 +42,8 @@ class AlphaPlane:
     def looks_like_mask(self) -> bool:
         """Whether most pixels that are not 0 are opaque, in three rows; those of data differ."""
         places = {self.shape[1] * quarter // 4 for quarter in (1, 2, 3)}
-        some = np.concatenate([self[:, row : row + 1, :].ravel() for row in places])
-        shown = some[some != 0]
+        rows = np.concatenate([self[:, row : row + 1, :].ravel() for row in places])
+        shown = rows[rows != 0]
         return not shown.size or float((shown == shown.max()).mean()) > 0.5
 
 
@@ -96,10 +96,10 @@ class MaskedArray:
 
     def _holes(self, rows: range, columns: slice) -> NDArray[np.bool_]:
         """Where the mask leaves out a pixel; few rows at a time, as the mask decodes those between them too."""
-        some = max(1, self.mask.block[1] // rows.step) * rows.step if rows.step > 1 else max(1, len(rows))
+        at_once = max(1, self.mask.block[1] // rows.step) * rows.step if rows.step > 1 else max(1, len(rows))
         parts = [
-            self.mask[slice(0, 1), slice(first, min(first + some, rows.stop), rows.step), columns][0] == 0
-            for first in range(rows.start, max(rows.stop, rows.start + 1), some)
+            self.mask[slice(0, 1), slice(first, min(first + at_once, rows.stop), rows.step), columns][0] == 0
+            for first in range(rows.start, max(rows.stop, rows.start + 1), at_once)
         ]
         return np.concatenate(parts)
 

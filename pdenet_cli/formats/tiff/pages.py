@@ -81,15 +81,15 @@ def picture(path: Path, file: Any) -> TiffPicture:
     whole = [page for page in file.pages if not (page.is_reduced or page.is_mask)] or [file.pages[0]]
     page = whole[0]
     _check_page(path, page)
-    alike = [other for other in whole if other.hash == page.hash]
+    alike = [similar for similar in whole if similar.hash == page.hash]
     kind = np.dtype(np.uint8) if page.dtype.kind == "b" else page.dtype  # single bits become 0 and 1
     dtype = kind.newbyteorder(file.byteorder)
     planes, _, rows, columns, samples = page.shaped
     if len(file.pages) == 1 and (stack := _stack_behind(path, file)) is not None:
         return TiffPicture(stack, "brc", page, stacked=True)
     if len(alike) == len(whole) > 1 and planes == samples == 1:
-        for other in alike[1:]:
-            _check_segments(path, other)
+        for similar in alike[1:]:
+            _check_segments(path, similar)
         pages = SegmentArray(path, dtype, (len(whole), rows, columns), tuple(alike), page.decode)
         return TiffPicture(pages, "brc", page, stacked=True)
     left = f"{len(whole) - 1} further pages are ignored: not single bands of the same size"
@@ -159,17 +159,17 @@ def _check_segments(path: Path, page: Page) -> None:
     if min((page.tilelength, page.tilewidth) if page.is_tiled else (page.rowsperstrip,)) < 1:
         raise FormatError(f"{path}: its strips or tiles have no size.")
     needed = math.prod(page.chunked)
-    there = min(len(page.dataoffsets), len(page.databytecounts))
-    if there < needed:
-        raise FormatError(f"{path}: {needed:,} strips or tiles are needed, {there:,} are listed.")
+    listed = min(len(page.dataoffsets), len(page.databytecounts))
+    if listed < needed:
+        raise FormatError(f"{path}: {needed:,} strips or tiles are needed, {listed:,} are listed.")
     offsets = np.asarray(page.dataoffsets[:needed], np.uint64)
     counts = np.asarray(page.databytecounts[:needed], np.uint64)
     _check_end(path, max(map(sum, zip(offsets.tolist(), counts.tolist(), strict=True))))
     if page.compression == NONE and counts.all() and page.bitspersample in (8, 16, 32, 64):
         held = int(counts.sum())
         if held < page.nbytes:
-            met = f"the picture takes {page.nbytes:,} bytes, its strips or tiles hold {held:,}"
-            raise FormatError(f"{path}: {met}. Copy it again.")
+            problem = f"the picture takes {page.nbytes:,} bytes, its strips or tiles hold {held:,}"
+            raise FormatError(f"{path}: {problem}. Copy it again.")
 
 
 def _check_end(path: Path, end: int) -> None:

@@ -100,8 +100,8 @@ class SegmentArray:
         except Exception as error:
             # Each codec has its own exceptions; all of them mean damaged bytes.
             text = " ".join(str(error).split())[:200]
-            met = f"strip or tile {index} cannot be decoded ({type(error).__name__}: {text})"
-            raise FormatError(f"{self.path}: {met}. Copy it again.") from error
+            problem = f"strip or tile {index} cannot be decoded ({type(error).__name__}: {text})"
+            raise FormatError(f"{self.path}: {problem}. Copy it again.") from error
         return (None if part is None else part[0]), place
 
     def _checked(self, raw: bytes) -> bytes:
@@ -115,8 +115,8 @@ class SegmentArray:
         else:
             _, rows, columns, _ = jpeg_shape(raw)
         if rows > height or columns > width:
-            met = f"a picture of {rows:,} x {columns:,} pixels where {height:,} x {width:,} belong"
-            raise FormatError(f"{self.path}: {met}. The file is damaged.")
+            problem = f"a picture of {rows:,} x {columns:,} pixels where {height:,} x {width:,} belong"
+            raise FormatError(f"{self.path}: {problem}. The file is damaged.")
         return raw
 
 

@@ -14,21 +14,21 @@ def resized_tail(tail: Tensor, old: int, new: int) -> Tensor:
     return rows[..., left] * (1 - share) + rows[..., left + 1] * share
 
 
-def widened(name: str, old: Tensor, own: Tensor) -> Tensor:
+def widened(name: str, old: Tensor, fresh: Tensor) -> Tensor:
     """The weights `old` as a part of `own`, which has as many channels or more: what they compute stays the same.
 
     Old channels take nothing from new ones, the tails of new ones are zero, and a unit that grew has the chances
     of a new one.
     """
     if name.endswith(".tail"):
-        return torch.cat((old, old.new_zeros(max(0, len(own) - len(old)), *old.shape[1:])))
-    if old.dim() != own.dim() or any(few > many for few, many in zip(old.shape, own.shape, strict=True)):
+        return torch.cat((old, old.new_zeros(max(0, len(fresh) - len(old)), *old.shape[1:])))
+    if old.dim() != fresh.dim() or any(few > many for few, many in zip(old.shape, fresh.shape, strict=True)):
         return old  # does not fit; loading it will say so
     if old.dim() < 2:
-        return old if len(old) == len(own) else own
+        return old if len(old) == len(fresh) else fresh
     # The inputs of a unit are the concatenated outputs of the units before it.
     inputs = max(1, int(name.split(".")[3])) if name.endswith(".compress") else 1
-    new = own.clone()
+    new = fresh.clone()
     blocks, parts = (w.view(len(w), inputs, -1, *w.shape[2:]) for w in (new, old))
     blocks[: len(parts)] = 0
     blocks[: len(parts), :, : parts.shape[2]] = parts

@@ -100,15 +100,15 @@ class Network(nn.Module):
         _, bands, h, w = low.shape
         high = low.new_empty(len(draw), bands, self.scale * h, self.scale * w)
         at_once = 1 if low.device.type == "cpu" else len(draw)  # a CPU is fastest with one at a time
-        for i, some in enumerate(self.in_turn(low, draw, at_once)):
-            high[i * at_once : i * at_once + len(some)] = some
+        for i, part in enumerate(self.in_turn(low, draw, at_once)):
+            high[i * at_once : i * at_once + len(part)] = part
         return high
 
     def in_turn(self, low: Tensor, draw: Draw, at_once: int) -> Iterator[Tensor]:
         """The same, `at_once` samples at a time; what they have in common is computed only once."""
         for i in range(0, len(draw), at_once):
-            some = draw[i : i + at_once]
-            yield self(low.expand(len(some), -1, -1, -1), some)
+            part = draw[i : i + at_once]
+            yield self(low.expand(len(part), -1, -1, -1), part)
 
     @property
     def different(self) -> int | None:

@@ -76,8 +76,8 @@ class EnsembleNet(Network):
         taken = dict(weights)
         for i in range(len(self.members)):
             start = f"members.{i}."
-            if own := {name.removeprefix(start): w for name, w in weights.items() if name.startswith(start)}:
-                fitting = self._member(i).starting_from(own, scale)
+            if of_member := {name.removeprefix(start): w for name, w in weights.items() if name.startswith(start)}:
+                fitting = self._member(i).starting_from(of_member, scale)
                 taken |= {start + name: w for name, w in fitting.items()}
         return taken
 

@@ -167,18 +167,18 @@ class TemplateNet(Network):
             return self.degradation(high)  # type: ignore[no-any-return]
 
     def starting_from(self, weights: Mapping[str, Tensor], scale: int) -> dict[str, Tensor]:
-        own = self.state_dict()
-        there = {name.split(".")[1] for name in weights if name.startswith("stages.")}
+        fresh = self.state_dict()
+        stages = {name.split(".")[1] for name in weights if name.startswith("stages.")}
         added = {
-            name: w for name, w in own.items() if name.startswith("stages.") and name.split(".")[1] not in there
+            name: w for name, w in fresh.items() if name.startswith("stages.") and name.split(".")[1] not in stages
         }
         # The tail of an added stage is zero, so that it changes nothing at first.
         added |= {name: torch.zeros_like(w) for name, w in added.items() if name.endswith(".tail")}
         weights = {
-            name: widened(name, w, own[name]) if name.startswith("stages.") and name in own else w
+            name: widened(name, w, fresh[name]) if name.startswith("stages.") and name in fresh else w
             for name, w in weights.items()
         }
-        psf = {name: w for name, w in own.items() if name.startswith("psf_") and name not in weights}
+        psf = {name: w for name, w in fresh.items() if name.startswith("psf_") and name not in weights}
         if self.any_psf:
             weights = {name: w for name, w in weights.items() if not name.startswith("degradation.")}
         if scale == self.scale:
@@ -186,7 +186,7 @@ class TemplateNet(Network):
         tails = {
             name: resized_tail(tail, scale, self.scale) for name, tail in weights.items() if name.endswith(".tail")
         }
-        kernel = {name: w for name, w in own.items() if name.startswith("degradation.")}
+        kernel = {name: w for name, w in fresh.items() if name.startswith("degradation.")}
         return {**weights, **added, **tails, **kernel, **psf}
 
 
@@ -215,8 +215,10 @@ class PDENet(TemplateNet):
         if not self.any_psf:
             return draw
         if degradation.width > WIDEST_PSF:
-            met = f"`psf` {degradation.width:g}: this network undoes point spreads up to {WIDEST_PSF} pixels wide"
-            raise ModelError(f"{met}. Bin the pixels of the scene first.")
+            problem = (
+                f"`psf` {degradation.width:g}: this network undoes point spreads up to {WIDEST_PSF} pixels wide"
+            )
+            raise ModelError(f"{problem}. Bin the pixels of the scene first.")
         blur = degradation.transfer() - Degradation(self.scale).transfer()
         gains = 1 + self.psf_gains @ torch.tanh(self.psf_hidden @ blur.to(self.psf_hidden))
         return Draw(gains[None] if draw is None else draw.masks * gains, replace(degradation, noise=0.0))

@@ -4,12 +4,9 @@ Only inference on a CPU uses it. PDENET_KERNEL=off leaves everything to torch.
 """
 
 import ctypes
-import hashlib
 import os
 import platform
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import chain
@@ -21,8 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pdenet_cli.models.networks.compiled import compiled
+
 _SOURCES = tuple(Path(__file__).with_name(name) for name in ("winograd.h", "winograd.c", "winograd_gradients.c"))
-_FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-pthread")
 Weights = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]  # of a unit: compress, two spectral, two spatial ones
 
 
@@ -186,8 +184,8 @@ def _transformed(weight: Tensor) -> Tensor:
 def _taps_to_frequencies(across: int) -> Tensor:
     """The matrix from three or 3x3 taps to Winograd's points 0, ±√½, ±√2 and infinity, (6, 3) or (36, 9)."""
     rows = [[1.0, 0.0, 0.0]]
-    for square, other in ((0.5, 2.0), (2.0, 0.5)):
-        scale = 2 * square * (square - other)
+    for square, second in ((0.5, 2.0), (2.0, 0.5)):
+        scale = 2 * square * (square - second)
         rows += [[1 / scale, point / scale, square / scale] for point in (square**0.5, -(square**0.5))]
     down = torch.tensor([*rows, [0.0, 0.0, 1.0]], dtype=torch.float64)
     return torch.kron(down, down) if across == 3 else down
@@ -213,35 +211,7 @@ def kernel_name() -> str:
 
 
 def _compiled() -> Path:
-    """The library in the user's cache, named by a hash of all it depends on: source, compiler and CPU."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        raise FileNotFoundError("no C compiler")
-    macros = _call(compiler, *_FLAGS, "-E", "-dM", "-x", "c", os.devnull)
-    key = hashlib.sha256(b"".join(path.read_bytes() for path in _SOURCES) + macros).hexdigest()[:16]
-    library = _cache_folder() / f"winograd-{key}.so"
-    if not library.exists():
-        # Built beside and renamed, so that no other process loads a part of it.
-        with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-            beside = Path(folder) / library.name
-            _call(compiler, *_FLAGS, *map(str, _SOURCES[1:]), "-o", str(beside))
-            beside.replace(library)
-    return library
-
-
-def _call(*command: str) -> bytes:
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=120)
-    return done.stdout
-
-
-def _cache_folder() -> Path:
-    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    folder = (home if home.is_absolute() else Path.home() / ".cache") / "pdenet"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    about = folder.stat()
-    if about.st_uid != os.getuid() or about.st_mode & 0o022:
-        raise PermissionError(f"{folder} can be written by others, who could leave code there.")
-    return folder
+    return compiled("winograd", _SOURCES[:1], _SOURCES[1:])
 
 
 @torch.no_grad()
