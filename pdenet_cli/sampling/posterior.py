@@ -56,7 +56,7 @@ class Posterior:
         if not isinstance(model, Model):
             raise UsageError(f"Expected a Model, not a {type(model).__name__}. Pass load_model(NAME).")
         self.model, self.seed, self.asked = model, int(seed), samples
-        calibration = Calibration.of(model.spec)
+        calibration = model.calibration
         self.ensemble = ensemble or (calibration.ensemble if calibration is not None else "masks")
         self.network = model.network.eval()
         self.most_mixtures = _most_mixtures(model, mixtures, calibration)
