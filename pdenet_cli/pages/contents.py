@@ -149,8 +149,8 @@ class _Packing:
             # The first is looked at most.
             share = 0.45 if number == 0 else 0.3 / max(1, len(levels) - 1)
             plane = self._add(fitted_map(shown.merged, int(share * self.left)))
-            told = self._map_facts(shown, number)
-            facts.append(told | dict(plane=plane, top=level.top, says=shown.says + shown.merging))
+            facts_of_map = self._map_facts(shown, number)
+            facts.append(facts_of_map | dict(plane=plane, top=level.top, says=shown.says + shown.merging))
         return facts
 
     @staticmethod

@@ -46,16 +46,16 @@ class Grid {
 }
 
 class Planes extends Grid {
-  static async of(told) {
-    const planes = new Planes(told), {rows, columns, lowest} = told;
-    Object.assign(planes, {told, codes: unpacked(await part(told.part), lowest.length, rows, columns)});
+  static async of(about) {
+    const planes = new Planes(about), {rows, columns, lowest} = about;
+    Object.assign(planes, {about, codes: unpacked(await part(about.part), lowest.length, rows, columns)});
     return planes;
   }
 
   ofCode(code, plane = 0) {
     if (!code) return NaN;
-    const value = this.told.lowest[plane] + this.told.size[plane] * (code - 1);
-    return this.told.root ? value * value : value;
+    const value = this.about.lowest[plane] + this.about.size[plane] * (code - 1);
+    return this.about.root ? value * value : value;
   }
 
   value(row, column, plane = 0) {
@@ -71,23 +71,23 @@ class Planes extends Grid {
 
 // value[band] = middle[band] + sum of the components times their basis spectra; without a basis, components are bands.
 class Spectra extends Grid {
-  static async of(told) {
-    const spectra = new Spectra(told), {rows, columns, lowest} = told;
-    Object.assign(spectra, {told, codes: unpacked(await part(told.part), lowest.length, rows, columns)});
+  static async of(about) {
+    const spectra = new Spectra(about), {rows, columns, lowest} = about;
+    Object.assign(spectra, {about, codes: unpacked(await part(about.part), lowest.length, rows, columns)});
     spectra.place = Array(facts.bands).fill(-1);  // of each band among those of the codes
-    told.bands.forEach((band, i) => { spectra.place[band] = i; });
+    about.bands.forEach((band, i) => { spectra.place[band] = i; });
     return spectra;
   }
 
   component(k, at) {
     const code = this.codes[k * this.rows * this.columns + at];
-    return code ? this.told.lowest[k] + this.told.size[k] * (code - 1) : NaN;
+    return code ? this.about.lowest[k] + this.about.size[k] * (code - 1) : NaN;
   }
 
   // All bands of the nearest pixel, NaN where there is nothing.
   spectrum(row, column) {
     const [down, across] = this.nearest(row, column), at = down * this.columns + across;
-    const {lowest, middle, basis} = this.told, parts = lowest.map((_, k) => this.component(k, at));
+    const {lowest, middle, basis} = this.about, parts = lowest.map((_, k) => this.component(k, at));
     return this.place.map(i => {
       if (i < 0) return NaN;
       return basis ? parts.reduce((sum, value, k) => sum + value * basis[k][i], middle[i]) : parts[i];
@@ -96,7 +96,7 @@ class Spectra extends Grid {
 
   // One band of all pixels.
   values(band) {
-    const count = this.rows * this.columns, i = this.place[band], {lowest, size, middle, basis} = this.told;
+    const count = this.rows * this.columns, i = this.place[band], {lowest, size, middle, basis} = this.about;
     const found = new Float32Array(count);
     if (i < 0) return found.fill(NaN);
     if (!basis) return found.map((_, at) => this.component(i, at));

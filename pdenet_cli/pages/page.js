@@ -1,5 +1,5 @@
 // The page: what is shown where, the chosen pixel, and the controls. The address names the chosen pixel.
-const told = byId("told"), {rows, columns, scale, maps} = facts;
+const readout = byId("told"), {rows, columns, scale, maps} = facts;
 const held = {};  // what has been unpacked: colours, input, mean, half, around, and the maps by number
 const page = {
   chosen: [0, 0], shown: null, held: null, left: "bicubic", right: "result", blinking: false, flipped: false,
@@ -106,7 +106,7 @@ function show([row, column]) {
     drawSpectrum({mean, input, low: mean.map((v, i) => half ? v - half[i] : NaN),
       high: mean.map((v, i) => half ? v + half[i] : NaN)}, words);
   }
-  told.textContent = words;
+  readout.textContent = words;
   redraw();
 }
 
@@ -213,7 +213,7 @@ function listen() {
   byId("map")?.addEventListener("change", () => setMap(Number(byId("map").value)));
   for (const id of ["picture", "band", "red", "green", "blue"]) byId(id).addEventListener("input", pickPicture);
   chart.addEventListener("pointermove", tellBand);
-  chart.addEventListener("pointerleave", () => { byId("hair").innerHTML = toldBand.textContent = ""; });
+  chart.addEventListener("pointerleave", () => { byId("hair").innerHTML = bandReadout.textContent = ""; });
   chart.addEventListener("click", event => {
     const point = bandUnder(event);
     if (point) { byId("band").value = point.band; pickPicture(); }
@@ -226,7 +226,7 @@ function listen() {
 
 async function start() {
   if (!("DecompressionStream" in window)) {
-    told.textContent = "The pictures need a newer browser: Chrome 80, Firefox 113, Safari 16.4 or later.";
+    readout.textContent = "The pictures need a newer browser: Chrome 80, Firefox 113, Safari 16.4 or later.";
     return;
   }
   new View(byId("colours"), colourLists);

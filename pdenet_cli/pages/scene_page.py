@@ -157,12 +157,12 @@ def _band_names(contents: Contents) -> list[str]:
 def _maps_head(scene: SceneShown) -> str:
     merged = "".join(f'<option value="{i}">{escape(shown.title)}</option>' for i, shown in enumerate(scene.maps))
     with_bands = [shown for shown in scene.maps if shown.with_bands]
-    own = "".join(
+    band_by_band = "".join(
         f'<option value="{i}">{escape(shown.title)}, band by band</option>'
         for i, shown in enumerate(with_bands, start=len(scene.maps))
     )
     # Without autocomplete=off, some browsers bring back the last choice when a page is loaded again.
-    return f'<label for="map">Map</label> <select id="map" autocomplete="off" disabled>{merged}{own}</select>'
+    return f'<label for="map">Map</label> <select id="map" autocomplete="off" disabled>{merged}{band_by_band}</select>'
 
 
 def _bar(with_holes: bool) -> str:

@@ -1,5 +1,5 @@
 // The spectrum of a pixel with the band around it and that of the input around it, as SVG and as a table.
-const chart = byId("chart"), toldBand = byId("told-band");
+const chart = byId("chart"), bandReadout = byId("told-band");
 const ends = [Math.min(...facts.places), Math.max(...facts.places)];
 const BOX = {width: 960, height: 300, left: 76, right: 14, top: 12, bottom: 46};  // as wide as its place
 const counted = facts.places.every((place, band) => place === band);  // the bands have numbers, not wavelengths
@@ -82,8 +82,8 @@ function list() {
 // The band nearest to a point of the chart.
 function bandUnder(event) {
   const box = chart.getBoundingClientRect(), x = (event.clientX - box.left) / box.width * BOX.width;
-  const away = p => Math.abs(across.place(p.x) - x), there = points.filter(p => known(p.mean));
-  return there.length ? there.reduce((best, other) => away(other) < away(best) ? other : best) : null;
+  const away = p => Math.abs(across.place(p.x) - x), finite = points.filter(p => known(p.mean));
+  return finite.length ? finite.reduce((best, point) => away(point) < away(best) ? point : best) : null;
 }
 
 function tellBand(event) {
@@ -95,5 +95,5 @@ function tellBand(event) {
   const band = known(p.low) ? `; ${facts.band}: ${number(p.low)} to ${number(p.high)}` : "";
   const input = known(p.input) ? `; input: ${number(p.input)}` : "";
   const name = bandName(p.band);
-  toldBand.textContent = `${name[0].toUpperCase()}${name.slice(1)}: ${number(p.mean)}${band}${input}`;
+  bandReadout.textContent = `${name[0].toUpperCase()}${name.slice(1)}: ${number(p.mean)}${band}${input}`;
 }

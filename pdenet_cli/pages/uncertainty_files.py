@@ -150,13 +150,13 @@ def _merged(cubes: Mapping[str, Cube], name: str) -> Cube:
 
 def _words(scene: str, report: Report) -> Words:
     job = report.job
-    asked = job["uncertainty"] or {"level": None, "calibration": None}
-    calibration = asked["calibration"]
+    question = job["uncertainty"] or {"level": None, "calibration": None}
+    calibration = question["calibration"]
     return Words(
         scene=_printable(scene),
         model=job["model"]["name"],
         samples=job["samples"],
-        level=asked["level"] if "interval" in report.maps else None,
+        level=question["level"] if "interval" in report.maps else None,
         proof=f"{calibration['guarantee']} {STRATA_SAY}" if calibration else "",
         notes=report.notes,
         record=job | {"maps": report.maps},

@@ -44,5 +44,5 @@ def _entry(path: Path) -> Entry | None:
         picture=picture if (path.parent / picture).is_file() else "",
         shape=f"{report.scene['rows']} x {report.scene['columns']} pixels, {report.scene['bands']} bands",
         model=report.job["model"]["name"],
-        medians={name: (told["median"], told["unit"]) for name, told in report.maps.items()},
+        medians={name: (found["median"], found["unit"]) for name, found in report.maps.items()},
     )
