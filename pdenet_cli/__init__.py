@@ -4,14 +4,15 @@ The map of the house, along the road of the data. Imports only go down, inside p
 storey leave each other alone (a test reads this). README.md beside this file walks through it.
 
     9 cli/            Typer: parse, call one tool, print; main() turns PdenetError into a line and an exit code
+      xarray/         DataArrays in, Datasets out
     8 tools/          the verbs on paths: paths in, a report out
     7 pages/          results as pages and plots for people
       training/       find_cubes, patches, recipes, the training loop and its checkpoints
     6 evaluation/     systems on truths: estimates, metrics and their sums, whether the uncertainty holds
     5 sampling/       a scene seen by a posterior: tiles, mixtures of bands, samples, the one loop over tiles
-    4 uncertainty/    evidence, maps, calibration, risk control
-    3 point_spread/   how wide a scene's point spread is, by the straight edges in it
-      models/         a model, how it describes itself, its file; networks/
+      point_spread/   how wide a scene's point spread is, by the straight edges in it
+    4 models/         a model, how it describes itself, its file; networks/
+    3 uncertainty/    evidence, maps, calibration, risk control
       formats/        the FORMATS table, open_cube, create_cube; a package a family
     2 scene/          Cube, CubeMeta, Window, Georeference, survey, radiometry
       degradation.py  how a coarser sensor would have seen a scene
@@ -20,6 +21,7 @@ storey leave each other alone (a test reads this). README.md beside this file wa
       system.py       memory, devices, threads
       child.py        work in a process of its own, which may crash
     1 errors.py       PdenetError and its children, each with its exit code
+      reprs.py        objects as a notebook shows them
 """
 
 from __future__ import annotations

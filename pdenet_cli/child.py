@@ -15,7 +15,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -76,10 +77,11 @@ class _Helper:
         assert self.process.stdout is not None
         self.requests, self.answers = self.process.stdin, self.process.stdout  # type: ignore[assignment]
 
-    def ask(self, request: bytes) -> Any:
-        """The answer of a child; ChildError without one."""
+    def ask(self, request: bytes, modules: Sequence[str] = ()) -> Any:
+        """The answer of a child; ChildError without one. Meanwhile the modules are imported here too."""
         self.requests.write(request)
         self.requests.flush()
+        _import(modules)
         # Where each child limits itself, a limit here would only be in the way.
         timer = None if FORKS else threading.Timer(MOST_WAITING, self.end)
         if timer is not None:
@@ -125,18 +127,19 @@ def start() -> None:
             _helper = _Helper()
 
 
-def run(function: Callable[..., Any], *arguments: Any) -> Any:
+def run(function: Callable[..., Any], *arguments: Any, modules: Sequence[str] = ()) -> Any:
     """What `function`, one of a module, returns or raises, worked out in a child process.
 
-    ChildError where the process crashes, or takes too much time or memory. One at a time: threads wait.
+    `modules` take long to import: that is done once, for all children, and here at the same time. ChildError where
+    the process crashes, or takes too much time or memory. One at a time: threads wait.
     """
     global _helper
-    request = pickle.dumps((_folder(), function, arguments))
+    request = pickle.dumps((_folder(), function, arguments, modules))
     start()
     with _lock:
         assert _helper is not None
         try:
-            worked, value = _helper.ask(request)
+            worked, value = _helper.ask(request, modules)
         except BaseException:
             # Also after Ctrl-C, as its late answer would be taken for that of the next request.
             _helper.end()
@@ -190,6 +193,7 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
             answers.write(pickle.dumps(0))
             answers.flush()
             continue
+        _import(request[3])
         if not (child := os.fork()):
             try:
                 _limit_memory()
@@ -211,9 +215,15 @@ def _folder() -> str | None:
         return None
 
 
-def _answer(request: tuple[str | None, Callable[..., Any], tuple[Any, ...]]) -> bytes:
+def _import(modules: Sequence[str]) -> None:
+    for module in modules:
+        with contextlib.suppress(ImportError):  # who needs it says so
+            import_module(module)
+
+
+def _answer(request: tuple[str | None, Callable[..., Any], tuple[Any, ...], Sequence[str]]) -> bytes:
     """Whether the work was done, and its result or its error, pickled."""
-    folder, function, arguments = request
+    folder, function, arguments, _ = request
     try:
         if folder is not None:  # the helper may have started in another one
             os.chdir(folder)

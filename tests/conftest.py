@@ -108,8 +108,8 @@ def models(tmp_path_factory):
         model = Model(spec, kind(config))
         save_model(folder / f"{name}.safetensors", model)
         if name == "pdenet":
-            told = dataclasses.replace(spec, extra={"calibration": calibration().to_dict()})
-            save_model(folder / "calibrated.safetensors", dataclasses.replace(model, spec=told))
+            fitted = dataclasses.replace(spec, calibration=calibration().to_dict())
+            save_model(folder / "calibrated.safetensors", dataclasses.replace(model, spec=fitted))
     return folder
 
 

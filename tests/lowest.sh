@@ -6,6 +6,7 @@ set -euo pipefail
 folder=${1:?give a folder for the environment}
 shift
 cd "$(dirname "$0")/.."
+mkdir -p "$folder"
 python3 -m venv "$folder/env"
 "$folder/env/bin/pip" install -q uv 'torch<2.14' || exit 1
 "$folder/env/bin/python" - > "$folder/direct.txt" <<'P'

@@ -14,7 +14,7 @@ from pdenet_cli.errors import FormatError, ModelError, UsageError
 from pdenet_cli.models.model import Model
 from pdenet_cli.models.networks.pdenet import CONFIGS, PDENet
 from pdenet_cli.models.spec import ModelSpec
-from tests.cubes import written
+from tests.cubes import picture, written
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +120,40 @@ def test_every_public_name_is_there_and_torch_waits_until_it_is_needed():
         pdenet_cli.no_such_name  # noqa: B018
     asked = "import sys, pdenet_cli; assert 'torch' not in sys.modules; from pdenet_cli import *"
     subprocess.run([sys.executable, "-c", asked], check=True)
+
+
+@pytest.mark.parametrize("axes", ["rcb", "cbr"])
+def test_axes_in_another_order_give_the_same_in_that_order(posterior, pixels, axes):
+    order = ["brc".index(axis) for axis in axes]
+    plain = sharpen(pixels, posterior, maps=("std",), nodata=65535)
+    turned = sharpen(pixels.transpose(order), posterior, axes=axes, maps=("std",), nodata=65535)
+    for name in ("mean", "std"):
+        np.testing.assert_array_equal(turned[name], plain[name].transpose(order))
+    merged = plain["std_merged"]
+    np.testing.assert_array_equal(turned["std_merged"], merged if axes == "rcb" else merged.T)
+    with pytest.raises(UsageError, match="`axes` rrb"):
+        sharpen(pixels, posterior, axes="rrb")
+
+
+def test_bands_that_do_not_come_first_are_refused_unless_axes_say_so(posterior):
+    pixels = picture(40, 24, 28)
+    assert sharpen(pixels, posterior)["mean"].shape == (40, 96, 112)
+    with pytest.raises(UsageError, match=r"last axis looks spectral.*axes='rcb' for \(rows, columns, bands\)"):
+        sharpen(pixels.transpose(1, 2, 0), posterior)
+    with pytest.raises(UsageError, match=r"middle axis looks spectral.*axes='rbc'"):
+        sharpen(pixels.transpose(1, 0, 2), posterior)
+    with pytest.raises(UsageError, match="last axis"):
+        sharpen(pixels[:3].transpose(1, 2, 0), posterior)
+    made = sharpen(pixels.transpose(1, 2, 0)[:10], posterior, axes="brc")  # as the user insists
+    assert made["mean"].shape == (10, 112, 160)
+
+
+def test_objects_say_what_they_are_in_a_notebook(posterior, pixels, tmp_path):
+    made = sharpen(pixels, posterior, maps=("share",), nodata=65535)
+    assert "share_merged: 72 x 60, samples whose grey level" in repr(made)
+    with open_cube(written(tmp_path / "a<b.hdr", pixels, nodata=65535.0)) as cube:
+        assert "4 bands, 18 x 15 pixels, uint16, 65535" in repr(cube)
+        shown = [cube, posterior, posterior.model, made]
+        for html in (thing._repr_html_() for thing in shown):
+            assert html.count("<tr>") == html.count("</tr>") > 2
+            assert "a<b" not in html

@@ -31,7 +31,7 @@ from pdenet_cli.tools import truths
 from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.calibrate import calibrate
 from pdenet_cli.tools.truths import TruthSettings
-from pdenet_cli.uncertainty.calibration import KEY, LEVELS, Calibration, leave_one_out_coverage
+from pdenet_cli.uncertainty.calibration import LEVELS, Calibration, leave_one_out_coverage
 from pdenet_cli.uncertainty.error_ratios import RATIOS, ErrorRatios
 from pdenet_cli.uncertainty.evidence import Evidence
 from pdenet_cli.uncertainty.risk_control import upper_bound
@@ -291,7 +291,7 @@ def test_the_errors_of_parts_add_up_to_those_of_the_scene(row, column):
 
 
 def test_a_calibration_survives_the_header(made):
-    spec = ModelSpec("pdenet", {}, 4, {}, "test", extra={KEY: json.loads(json.dumps(made.to_dict()))})
+    spec = ModelSpec("pdenet", {}, 4, {}, "test", calibration=json.loads(json.dumps(made.to_dict())))
     assert Calibration.of(spec) == made
     assert Calibration.of(ModelSpec("pdenet", {}, 4, {}, "test")) is None
     first = {name: value for name, value in made.to_dict().items() if name != "degradation"}

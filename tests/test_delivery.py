@@ -6,7 +6,6 @@ import os
 import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from unittest.mock import MagicMock, Mock
 
@@ -14,7 +13,7 @@ import imagecodecs
 import numpy as np
 import pytest
 
-from pdenet_cli import __version__, files, open_cube, report
+from pdenet_cli import files, open_cube
 from pdenet_cli.errors import FormatError, OutputError, UsageError
 from pdenet_cli.models.model import bicubic_model, load_model
 from pdenet_cli.sampling.posterior import Posterior
@@ -22,7 +21,7 @@ from pdenet_cli.scene import reading
 from pdenet_cli.tools import delivery
 from pdenet_cli.tools.job import Job, Settings
 from tests.command import command, start, wait_for_tile
-from tests.conftest import ROOT, with_room_for
+from tests.conftest import with_room_for
 
 
 def test_nothing_that_exists_is_replaced_unasked(pdenet, scene, models, tmp_path):
@@ -193,19 +192,6 @@ def test_a_file_name_that_is_no_text_is_no_failure(pdenet, make_cube, models, tm
     assert r"sc\udce9ne" in (tmp_path / "e.csv").read_text("utf-8")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere file names are text")
-def test_a_folder_has_a_hash_whatever_its_files_are_called(tmp_path):
-    (tmp_path / "scene").mkdir()
-    (tmp_path / "scene" / os.fsdecode(b"\xe9")).write_text("a")
-    assert len(report.hashes([tmp_path / "scene"])["scene"]) == 64
-
-
-def test_a_checkout_that_nobody_has_installed_knows_its_version(monkeypatch):
-    monkeypatch.setattr(report, "version", {"torch": "2.6"}.__getitem__)
-    assert report.versions("torch") | {"python": ""} == {"python": "", "pdenet": __version__, "torch": "2.6"}
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == __version__
-
-
 def test_a_store_is_replaced_and_a_folder_of_its_name_is_not(bicubic, tmp_path):
     pytest.importorskip("zarr")
     store = tmp_path / "fine.zarr"
@@ -331,19 +317,6 @@ def test_an_input_that_vanishes_is_named(scene, models, tmp_path):
     assert not (tmp_path / "fine.hdr").exists()
 
 
-def test_a_name_too_long_for_the_disk_is_one_line_and_stops_no_other(pdenet, make_cube, tmp_path):
-    long, _ = make_cube(f"{'l' * 240}.hdr")
-    short, _ = make_cube("short.hdr")
-    ran = pdenet("uncertainty", long, short, "-o", tmp_path / "maps", "--samples", 2, "--map", "std")
-    assert ran.returncode == 7, ran.stderr
-    assert "Traceback" not in ran.stderr
-    assert (tmp_path / "maps" / "short_std_merged.hdr").exists()
-    page = tmp_path / f"{'p' * 300}.html"
-    ran = pdenet("evaluate", short, short, "--html", page)
-    assert ran.returncode == 5, ran.stderr
-    assert "File name too long" in " ".join(ran.stderr.split())
-
-
 def test_nothing_is_held_open_where_open_files_cannot_be_removed(scene, models, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "fcntl", None)
     opened = []
@@ -371,21 +344,3 @@ def _unlinked(path, opened):
         raise PermissionError(f"{path} is open")
     if path.exists():
         os.unlink(path)  # noqa: PTH108
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no locks of this kind there")
-def test_a_lock_that_was_taken_away_after_it_was_opened_is_none(tmp_path, monkeypatch):
-    lock = tmp_path / ".lock"
-    really, taken = files.fcntl.flock, []
-
-    def late(file, how):
-        if not taken:  # the run before ends between the opening and the locking
-            taken.append(lock.unlink())
-        really(file, how)
-
-    monkeypatch.setattr(files.fcntl, "flock", late)
-    with files.locked(lock):
-        assert lock.exists()
-        with pytest.raises(OutputError, match="another run"), files.locked(lock):
-            pass
-    assert not lock.exists()

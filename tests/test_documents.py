@@ -47,6 +47,12 @@ def test_links_lead_to_files(document: Path) -> None:
         assert (document.parent / target).exists(), target
 
 
+def test_files_that_the_index_of_examples_names_exist() -> None:
+    folder = ROOT / "examples"
+    for name in re.findall(r"`([\w./]+\.\w+)`", (folder / "README.md").read_text()):
+        assert (folder / name).exists(), name
+
+
 @pytest.mark.parametrize("name", ["README.md", "weights/README.md", "pdenet_cli/README.md", *map(str, MANUAL)])
 def test_documents_are_read_to_the_end(name: str) -> None:
     assert len((ROOT / name).read_text()) <= LONGEST

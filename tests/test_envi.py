@@ -514,7 +514,7 @@ def test_a_run_of_bands_keeps_its_own_part_of_unknown_lists(tmp_path):
         "bands": "4",
         "solar irradiance": "{1.5,\n 2.5, 3.5, 4.5}",
         "smoothing": "{1, 2, 3}",
-        "description": "{made here, by us, today, twice}",
+        "description": "made here, by us, today, twice",
     }
     data = np.concatenate([PIXELS, PIXELS])
     with open_cube(write(tmp_path, fields, data=data)) as cube:

@@ -17,7 +17,6 @@ from pdenet_cli.formats import open_cube
 from pdenet_cli.models import error_net as room
 from pdenet_cli.models.error_net import MARGIN, Clues, ErrorNet
 from pdenet_cli.models.model import load_model, save_model
-from pdenet_cli.models.spec import ERRORS_KEY
 from pdenet_cli.models.weights_file import read_header
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.meta import CubeMeta
@@ -207,7 +206,7 @@ def test_the_command_teaches_a_model_its_errors(pdenet, models, truths, tmp_path
 
 def test_what_was_learned_is_in_the_file(wise, truths):
     spec = read_header(wise).spec
-    told = spec.extra[ERRORS_KEY]
+    told = spec.errors
     assert told["steps"] == 120
     assert [fact["name"] for fact in told["scenes"]] == [path.name for path in truths]
     assert json.dumps(told)
@@ -252,7 +251,7 @@ def test_a_model_knows_how_sharp_its_scenes_were_and_expects_other_errors_of_oth
     pdenet, wise, scene, tmp_path
 ):
     usual = Posterior(load_model(wise), 4).finer_fwhm
-    known = json.loads(pdenet("models", "show", wise, "--json").stdout)["extra"]["errors"]["finer_fwhm"]
+    known = json.loads(pdenet("models", "show", wise, "--json").stdout)["errors"]["finer_fwhm"]
     assert usual == pytest.approx(known)
     found = {}
     for fwhm in (usual, 2.9):
@@ -393,7 +392,7 @@ def test_a_scene_that_cannot_be_read_is_left_out_of_the_lessons(models, truths, 
     done = calibrate(model, [broken, truths[0]], output, asked, samples=2, learn=True, say=told.append)
     assert list(done.failed) == [str(broken)]
     assert told == [f"{broken}: its errors are not learned: {done.failed[str(broken)]}"]
-    assert len(read_header(output).spec.extra[ERRORS_KEY]["scenes"]) == 1
+    assert len(read_header(output).spec.errors["scenes"]) == 1
     with pytest.raises(FormatError, match=r"broken\.hdr"):
         calibrate(model, [broken], tmp_path / "none.safetensors", asked, samples=2, learn=True)
 
@@ -413,7 +412,7 @@ def test_a_scene_that_is_learned_from_without_noise_only_is_told_of(models, trut
     done = calibrate(model, truths[:2], output, asked, samples=2, learn=True, say=told.append)
     assert done.failed == {}
     assert told == [f"{truths[1]}: its errors with noise or softened are not learned: MemoryError: too large"]
-    assert len(read_header(output).spec.extra[ERRORS_KEY]["scenes"]) == 2
+    assert len(read_header(output).spec.errors["scenes"]) == 2
 
 
 def test_damaged_weights_of_the_error_network_are_refused_in_a_line(wise, tmp_path):
@@ -424,10 +423,10 @@ def test_damaged_weights_of_the_error_network_are_refused_in_a_line(wise, tmp_pa
         load_model(tmp_path / "damaged.safetensors")
 
 
-@pytest.mark.parametrize("told", [None, 7, {}, {"scenes": 3}, {"scenes": ["a"]}])
+@pytest.mark.parametrize("told", [{}, {"scenes": 3}, {"scenes": ["a"]}])
 def test_an_odd_record_of_the_lessons_does_no_harm(wise, told):
     spec = read_header(wise).spec
-    odd = dataclasses.replace(spec, extra={**spec.extra, ERRORS_KEY: told})
+    odd = dataclasses.replace(spec, errors=told)
     assert list(odd.training_cubes()) == []
     assert Calibration.of(odd) is not None
 

@@ -31,6 +31,8 @@ HOMES = {
     "spectral": {"formats"},
     "typer": {"cli"},
     "rich": {"cli"},
+    "xarray": {"xarray"},
+    "dask": {"xarray"},
 }
 
 
@@ -52,6 +54,15 @@ def test_every_room_is_on_the_map():
         path.parent.name for path in PACKAGE.glob("*/*.py")
     }
     assert set(HEIGHT) == rooms
+
+
+def test_every_room_has_tests_of_its_name():
+    names = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
+    for room in HEIGHT:
+        inside = {path.stem for path in (PACKAGE / room).rglob("*.py")} | {
+            p.name for p in (PACKAGE / room).rglob("*")
+        }
+        assert names & {room, *inside}, f"no test_{room}.py, nor one named after a module of it"
 
 
 def test_imports_only_go_down():

@@ -165,7 +165,7 @@ def test_what_was_in_a_struct_has_its_own_name_in_the_output_and_that_is_said(tm
     assert open_cube(tmp_path / "b.mat").meta.notes == ()
 
 
-@pytest.mark.parametrize("name", ["wavelength", "wl", "fwhm", "bbl", "nodata", "crs", "axes", "extra"])
+@pytest.mark.parametrize("name", ["wavelength", "wl", "fwhm", "bbl", "nodata", "crs", "axes", "metadata"])
 def test_a_cube_may_have_the_name_of_what_is_said_of_it(name, tmp_path):
     fields = full() | dict(variable=name, interleave="bip", native={"MATLAB axes": "brc"})
     meta = write(tmp_path / "a.mat", numbers((4, 5, 6), "<i2"), **fields)
@@ -211,9 +211,9 @@ def test_what_matlab_keeps_of_objects_is_no_variable(tmp_path):
     assert "keep" not in " ".join(meta.notes)
 
 
-@pytest.mark.parametrize("extra", ['{"sensor": "mine"}', "mine", 5.0, [1.0, 2.0]])
-def test_extra_of_somebody_else_is_kept_like_any_other_variable(extra, tmp_path):
-    about = dict(extra=extra, title="as if written by pdenet")
+@pytest.mark.parametrize("metadata", ["sensor = mine", "mine", 5.0, [1.0, 2.0]])
+def test_metadata_of_somebody_else_is_kept_like_any_other_variable(metadata, tmp_path):
+    about = dict(metadata=metadata, title="as if written by pdenet")
     scipy.io.savemat(tmp_path / "a.mat", dict(about, cube=numbers((5, 6, 4))))
     with open_cube(tmp_path / "a.mat") as cube:
         copy(cube, tmp_path / "b.mat")

@@ -32,7 +32,7 @@ from pdenet_cli.scene.reading import Reading
 from pdenet_cli.uncertainty.evidence import cropped, mean, std
 from pdenet_cli.uncertainty.summaries import MAPS, MEAN, Question
 from tests.cubes import in_memory, written
-from tests.test_inference import QUESTION, make_model
+from tests.test_sampling import QUESTION, make_model
 
 BANDS = 26
 
@@ -258,8 +258,8 @@ def test_a_model_is_used_with_the_mixtures_of_its_calibration(models):
     model = load_model(models / "calibrated.safetensors")
 
     def calibrated(**others):
-        stored = {name: value for name, value in model.spec.extra["calibration"].items() if name != "mixtures"}
-        spec = dataclasses.replace(model.spec, extra={"calibration": stored | others})
+        stored = {name: value for name, value in model.spec.calibration.items() if name != "mixtures"}
+        spec = dataclasses.replace(model.spec, calibration=stored | others)
         return dataclasses.replace(model, spec=spec)
 
     assert Posterior(calibrated(mixtures=8), 2).most_mixtures == 8

@@ -31,7 +31,7 @@ SPEC = ModelSpec(
     data=({"name": "a.mat", "sha256": "00", "shape": [3, 4, 5]},),
     scores={"psnr": 31.5, "bicubic_psnr": 30.0, "sam": 1.0, "bicubic_sam": 1.2, "draws": 4, "cubes": {}},
     licence="MIT",
-    extra={"masks": {"chance": 0.5}},
+    masks={"chance": 0.5},
 )
 
 

@@ -117,7 +117,7 @@ def test_a_study_of_pde_net_runs_to_its_end(study, data, out, name) -> None:
 
 
 def test_stages_from_two_to_seven(study, data, out) -> None:
-    results(study, data, out, "stages")
+    results(study, data, out, "stages", "--systems", "PDE-Net")
     table = (out / "1steps" / "cave-x4" / "stages.md").read_text()
     assert all(f"PDE-Net, T={count}" in table for count in range(2, 8))
     shown = json.loads((out / "1steps" / "cave-x4" / "pdenet-T7.trained.json").read_text())

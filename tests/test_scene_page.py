@@ -91,8 +91,8 @@ def model(tmp_path_factory):
     """A small untrained model that is calibrated."""
     torch.manual_seed(0)
     config = dataclasses.replace(CONFIGS["tiny"], stages=1, units=2)
-    told = {"calibration": calibration().to_dict()}
-    spec = ModelSpec("pdenet", dataclasses.asdict(config), 4, {}, "test", extra=told)
+    fitted = calibration().to_dict()
+    spec = ModelSpec("pdenet", dataclasses.asdict(config), 4, {}, "test", calibration=fitted)
     path = tmp_path_factory.mktemp("model") / "small.safetensors"
     save_model(path, Model(spec, PDENet(config)))
     return path

@@ -253,7 +253,7 @@ def test_training_learns(cubes, tmp_path):
     trained = train(plan(cubes, steps=60, changes=quick), tmp_path / "m.safetensors", watch=told.append)
     scores = [event.scores["psnr"] for event in told if isinstance(event, ValidationResult)]
     assert scores[-1] > scores[0] + 0.1
-    assert 0.05 <= trained.spec.extra["masks"]["chance"] <= 0.95
+    assert 0.05 <= trained.spec.masks["chance"] <= 0.95
 
 
 def test_patches_are_made_coarse_before_they_go_to_a_device_that_may_not_know_how(scenes, monkeypatch):

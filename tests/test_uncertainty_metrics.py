@@ -31,7 +31,7 @@ from pdenet_cli.scene.radiometry import Radiometry
 from pdenet_cli.scene.window import Window
 from pdenet_cli.tools.benchmark import Benchmark
 from pdenet_cli.tools.truths import TruthSettings
-from pdenet_cli.uncertainty.calibration import KEY, Calibration
+from pdenet_cli.uncertainty.calibration import Calibration
 from pdenet_cli.uncertainty.error_ratios import ErrorRatios
 from pdenet_cli.uncertainty.spread import guess, strata
 from tests.cubes import written
@@ -299,17 +299,17 @@ def judged_models(tmp_path_factory):
     torch.manual_seed(0)
     config = dataclasses.replace(CONFIGS["tiny"], stages=1, units=3, mask_start=0.6)
     ratios = [ErrorRatios(np.ones((2, 2002), np.int64), np.ones(2))] * 3
-    extra = {KEY: Calibration.fit(ratios, samples=4).to_dict()}
-    modest = {KEY: Calibration.fit(ratios * 2, samples=4, level=0.6, certify=True).to_dict()}
+    fitted = Calibration.fit(ratios, samples=4).to_dict()
+    modest = Calibration.fit(ratios * 2, samples=4, level=0.6, certify=True).to_dict()
     kinds = {
-        "calibrated": ("pdenet", PDENet, extra),
+        "calibrated": ("pdenet", PDENet, fitted),
         "modest": ("pdenet", PDENet, modest),
-        "low": ("pdenet", PDENet, {KEY: Calibration.fit(ratios, samples=4, level=0.05).to_dict()}),
-        "bare": ("pdenet", PDENet, {}),
-        "plain": ("template", TemplateNet, {}),
+        "low": ("pdenet", PDENet, Calibration.fit(ratios, samples=4, level=0.05).to_dict()),
+        "bare": ("pdenet", PDENet, None),
+        "plain": ("template", TemplateNet, None),
     }
     for name, (network, kind, more) in kinds.items():
-        spec = ModelSpec(network, dataclasses.asdict(config), 4, {}, "test", extra=more)
+        spec = ModelSpec(network, dataclasses.asdict(config), 4, {}, "test", calibration=more)
         save_model(folder / f"{name}.safetensors", Model(spec, kind(config)))
     return {name: str(folder / f"{name}.safetensors") for name in kinds}
 

@@ -71,11 +71,10 @@ class Page:
     def title(self) -> str:
         return f"{self.runs.data.name} x{self.runs.scale}, {self.runs.budget}"
 
-    @property
-    def models(self) -> dict[str, str | Path]:
-        """Bicubic and the trained networks, by the paper's names, without those whose training failed."""
-        trained = {name: self.tried(self.runs.train, SYSTEMS[name]) for name in self.systems}
-        return {"BI": "bicubic"} | {name: model for name, model in trained.items() if model is not None}
+    def trained(self) -> dict[str, str | Path]:
+        """Bicubic and the networks, trained, by the paper's names, without those whose training failed."""
+        models = {name: self.tried(self.runs.train, SYSTEMS[name]) for name in self.systems}
+        return {"BI": "bicubic"} | {name: model for name, model in models.items() if model is not None}
 
     def samples(self, name: str) -> int:
         """How many samples a system's result is the mean of."""

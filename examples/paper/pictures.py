@@ -125,7 +125,7 @@ def errors(page: Page) -> None:
 
 def _sharpened(page: Page) -> dict[str, np.ndarray]:
     found: dict[str, Any] = {}
-    for name, model in page.models.items():
+    for name, model in page.trained().items():
         path = page.tried(page.runs.sharpened, model, 0, page.samples(name))
         if path is not None:
             found[name] = read(path)
@@ -145,7 +145,7 @@ def _spots(error: np.ndarray) -> list[tuple[int, int]]:
 def parameters(page: Page) -> None:
     """MPSNR against the number of parameters."""
     runs, scale, ours = page.runs, str(page.runs.scale), {}
-    for name, model in page.models.items():
+    for name, model in page.trained().items():
         if isinstance(model, Path):
             cost, found = page.tried(runs.cost, model), page.tried(runs.scores, model, page.samples(name))
             if cost is not None and found is not None:
@@ -166,7 +166,7 @@ def real(page: Page, folder: Path) -> None:
     side = str(min(REAL_SIDE, runs.data.crop))
     words = ["--bands", ",".join(map(str, dict.fromkeys(numbers.tolist()))), "--window", "0", "0", side, side]
     cubes = {}
-    for name, model in page.models.items():
+    for name, model in page.trained().items():
         made = page.tried(runs.upscaled, cube, words, model, f"real-{cube.stem}", page.samples(name))
         if made is not None:
             cubes[name] = read(made)

@@ -46,10 +46,10 @@ def length(budget: str) -> list[str]:
     """The options of `pdenet train` that a budget means: 200steps, 30minutes or full."""
     if budget == "full":
         return []
-    met = re.fullmatch(r"(\d+(?:\.\d+)?)(steps|minutes)", budget)
-    if met is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(steps|minutes)", budget)
+    if match is None:
         sys.exit(f"--budget {budget}: write for example 200steps, 30minutes or full.")
-    return [f"--{met[2]}", met[1]]
+    return [f"--{match[2]}", match[1]]
 
 
 @dataclass(frozen=True)

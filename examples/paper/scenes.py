@@ -57,9 +57,9 @@ def cave(folder: Path, crop: int) -> DataSet:
     scenes = sorted({*pictures, *folder.rglob("*.mat")}, key=_cave_name)
     test = [scene for scene in scenes if _cave_name(scene) in CAVE_TEST]
     train = [scene for scene in scenes if scene not in test]
-    part = Part(_some(test, folder), _window(0, 0, crop, crop))
+    part = Part(_given(test, folder), _window(0, 0, crop, crop))
     return DataSet(
-        "cave", 31, (24, 14, 6), ("--range", "dtype"), "paper", Part(_some(train, folder)), (part,), crop
+        "cave", 31, (24, 14, 6), ("--range", "dtype"), "paper", Part(_given(train, folder)), (part,), crop
     )
 
 
@@ -72,16 +72,16 @@ def harvard(folder: Path, crop: int) -> DataSet:
     scenes = sorted(folder.rglob("*.mat"), key=lambda scene: scene.name)
     test = scenes[::HARVARD_TEST]
     train = [scene for scene in scenes if scene not in test]
-    part = Part(_some(test, folder), _window(0, 0, crop, crop))
+    part = Part(_given(test, folder), _window(0, 0, crop, crop))
     words = ("--var", "ref", "--range", "max")
     return DataSet(
-        "harvard", 31, (22, 13, 4), words, "paper,stride=64,block=256", Part(_some(train, folder)), (part,), crop
+        "harvard", 31, (22, 13, 4), words, "paper,stride=64,block=256", Part(_given(train, folder)), (part,), crop
     )
 
 
 def ncalm(folder: Path, crop: int) -> DataSet:
     """One scene, ENVI or TIFF; of its 50 bands the last two are no spectrum. Four squares at its left test."""
-    scene = _some(cubes_in(folder), folder)[:1]
+    scene = _given(cubes_in(folder), folder)[:1]
     rows, columns = size_of(scene[0])
     squares = [_window(row, column, crop, crop) for row in (0, crop) for column in (0, crop)]
     tests = tuple(Part(scene, window) for window in squares)
@@ -107,7 +107,7 @@ def size_of(cube: Path) -> tuple[int, int]:
         return opened.meta.rows, opened.meta.columns
 
 
-def _some(cubes: Sequence[Path], folder: Path) -> tuple[Path, ...]:
+def _given(cubes: Sequence[Path], folder: Path) -> tuple[Path, ...]:
     if not cubes:
         raise SystemExit(f"{folder}: no scenes to train on, or none of those that test. See README.md.")
     return tuple(cubes)

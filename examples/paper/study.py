@@ -57,8 +57,9 @@ def main(arguments: Sequence[str] | None = None, run: Callable[[Sequence[str]], 
     for name in STUDIES if asked.study == "all" else (asked.study,):
         study = STUDIES[name]
         for data in asked.sets or study.sets:
-            if not (asked.data / data).is_dir():
-                print(f"{name}: left out {data}, {asked.data / data} is not a folder", file=sys.stderr)
+            more = (asked.data / REAL,) if name == "real" else ()
+            if absent := [folder for folder in (asked.data / data, *more) if not folder.is_dir()]:
+                print(f"{name}: left out {data}, {absent[0]} is not a folder", file=sys.stderr)
                 continue
             found = DATA_SETS[data](asked.data / data, asked.crop)
             for scale in asked.scales or study.scales:
@@ -73,7 +74,6 @@ def main(arguments: Sequence[str] | None = None, run: Callable[[Sequence[str]], 
                     run,
                 )
                 page = Page(name, runs, asked.systems, asked.draws)
-                more = (asked.data / REAL,) if name == "real" else ()
                 page.tried(study.run, page, *more)
                 failures += page.failures
     for failure in failures:
@@ -92,7 +92,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sets", type=_names(DATA_SETS), help="data sets, commas between; default: the paper's")
     parser.add_argument("--scales", type=_numbers, help="scales, commas between; default: the paper's")
     parser.add_argument("--systems", type=_names(SYSTEMS), default=list(SYSTEMS), help="; ".join(SYSTEMS))
-    parser.add_argument("--samples", type=int, default=5, help="draws of PDE-Net; default: 5, as in the paper")
+    parser.add_argument(
+        "--samples", type=_several, default=5, help="draws of PDE-Net; default: 5, as in the paper"
+    )
     parser.add_argument("--draws", default="1,2,3,5,10", help="numbers of draws that `samples` compares")
     parser.add_argument("--size", default="paper", help="configuration of the networks; tiny for trials")
     parser.add_argument("--crop", type=int, default=512, help="side of the squares that test; default: 512")
@@ -107,6 +109,12 @@ def _names(known: Sequence[str]) -> Callable[[str], list[str]]:
         return text.split(",")
 
     return names
+
+
+def _several(text: str) -> int:
+    if not text.isdecimal() or int(text) < 2:
+        raise argparse.ArgumentTypeError("give 2 or more: samples are compared; tables have N = 1, too")
+    return int(text)
 
 
 def _numbers(text: str) -> list[int]:

@@ -16,7 +16,7 @@ def systems(page: Page) -> None:
     runs, scale = page.runs, page.runs.scale
     paper = {name: published("tables", runs.data.name, str(scale), name) for name in ("BI", *SYSTEMS)}
     rows = []
-    for name, model in page.models.items():
+    for name, model in page.trained().items():
         for samples in sorted({1, page.samples(name)}):
             found = page.tried(runs.scores, model, samples)
             best = samples == page.samples(name)
@@ -53,7 +53,7 @@ def stages(page: Page) -> None:
     """T = 2 to 7."""
     cases: list[Case] = []
     for count in STAGES:
-        for name in ("Template-Net", "PDE-Net"):
+        for name in [name for name in ("Template-Net", "PDE-Net") if name in page.systems]:
             network = SYSTEMS[name]
             changes = {} if count == 4 else dict(label=f"{network}-T{count}", config=f"stages={count}")
             paper = published("stages", name, str(count))

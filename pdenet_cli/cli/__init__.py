@@ -13,8 +13,10 @@ from typing import Annotated, Any
 import typer
 
 from pdenet_cli import __version__
+from pdenet_cli.cli.adapt import adapt
 from pdenet_cli.cli.calibrate import calibrate
-from pdenet_cli.cli.console import INTERRUPTED, print_error
+from pdenet_cli.cli.chapters import print_chapter
+from pdenet_cli.cli.console import INTERRUPTED, print_error, use_progress
 from pdenet_cli.cli.evaluate import evaluate
 from pdenet_cli.cli.info import info
 from pdenet_cli.cli.models import models
@@ -48,8 +50,9 @@ def _common(
     pass
 
 
-for command in (info, upscale, uncertainty, train, evaluate, calibrate, psf):
+for command in (info, upscale, uncertainty, train, evaluate, calibrate, psf, adapt):
     app.command(cls=Command)(command)
+app.command("help", cls=Command)(print_chapter)
 app.add_typer(models, name="models")
 
 
@@ -81,6 +84,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     if not sys.warnoptions:  # nobody has asked for them with `python -W`
         warnings.simplefilter("ignore", RuntimeWarning)
+    use_progress("auto")
     try:
         sys.argv = [sys.argv[0], *map(_at_home, expanded_lists(sys.argv[1:]))]
         app()

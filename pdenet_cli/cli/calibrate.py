@@ -12,8 +12,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from pdenet_cli.cli import options
-from pdenet_cli.cli.console import out, print_json, say, stop_if_failed, tile_progress, time_text
+from pdenet_cli.cli.console import out, print_json, say, stop_if_failed, time_text
 from pdenet_cli.cli.parsing import settings_of
+from pdenet_cli.cli.progress import shown_stages
 
 if TYPE_CHECKING:
     from pdenet_cli.tools.calibrate import Calibrated
@@ -66,6 +67,7 @@ def calibrate(
     var: options.Variable = None,
     axes: options.Axes = None,
     nodata: options.Nodata = None,
+    progress: options.Progress = "auto",
     as_json: options.Json = False,
 ) -> None:
     """Calibrate a model's intervals on scenes whose truth is known, and write the calibrated model.
@@ -83,7 +85,7 @@ def calibrate(
 
     use_threads(threads)
     settings = settings_of(TruthSettings, context)
-    with tile_progress() as watch:
+    with shown_stages((2 if learn_errors else 1) * len(scenes)) as watch:
         done = calibrate_model(
             model,
             scenes,

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+import sys
+from collections.abc import Mapping
+from typing import Any, Literal, cast, get_args
 
 import rich.console
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from pdenet_cli.errors import BatchError, PdenetError
-from pdenet_cli.report import Watch
+from pdenet_cli.errors import BatchError, PdenetError, UsageError
 
 INTERRUPTED = 130  # the exit code after Ctrl-C
 
@@ -38,20 +36,29 @@ def shown(text: str) -> str:
     return rich.markup.escape(as_options(text))
 
 
+ProgressKind = Literal["auto", "json", "none"]
+progress_as: ProgressKind = "auto"  # how progress, notes and errors are printed, see `use_progress`
+
+
+def use_progress(kind: str) -> None:
+    """From now on, "auto": bars and texts for people; "json": lines of JSON; "none": no progress."""
+    global progress_as
+    if kind not in get_args(ProgressKind):
+        raise UsageError(f"--progress {kind}: use {', '.join(get_args(ProgressKind))}.")
+    progress_as = cast(ProgressKind, kind)
+
+
+def print_event(event: str, **fields: object) -> None:
+    """Print an event as a line of JSON on standard error."""
+    print(json.dumps({"event": event, **fields}), file=sys.stderr, flush=True)
+
+
 def say(text: str) -> None:
     """Print a note for the user."""
+    if progress_as == "json":
+        print_event("note", text=as_options(text))
+        return
     err.print(f"[yellow]{shown(text)}[/]")
-
-
-@contextmanager
-def tile_progress() -> Iterator[Watch]:
-    """A progress bar on a terminal: a function that is told what is done, how much of it, and of how much."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
-    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
-        task = progress.add_task("", total=None)
-        yield lambda text, done, total: progress.update(
-            task, description=rich.markup.escape(text), completed=done, total=total
-        )
 
 
 def print_table(table: Table) -> None:
@@ -70,6 +77,9 @@ def print_json(value: Any) -> None:
 
 def print_error(error: PdenetError) -> None:
     """Print an error as one line."""
+    if progress_as == "json":
+        print_event("error", text=as_options(" ".join(str(error).split())), exit_code=error.exit_code)
+        return
     err.print(f"[bold red]pdenet:[/] {shown(' '.join(str(error).split()))}")
 
 

@@ -18,10 +18,10 @@ from pdenet_cli.cli.console import (
     print_table,
     say,
     stop_if_failed,
-    tile_progress,
     time_text,
 )
 from pdenet_cli.cli.parsing import parse_pixels, parse_samples, settings_of
+from pdenet_cli.cli.progress import shown_stages
 from pdenet_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ def evaluate(
     files: Annotated[
         list[Path],
         typer.Argument(
-            readable=False, help="ESTIMATE and TRUTH, or with --model any number of TRUTHs.", metavar="CUBES"
+            readable=False,
+            help="ESTIMATE and TRUTH; with --input ESTIMATE alone; or with --model any number of TRUTHs.",
+            metavar="CUBES",
         ),
     ],
     model: Annotated[
@@ -60,6 +62,22 @@ def evaluate(
             "number.",
             metavar="N",
             show_default=DEFAULT_SAMPLES,
+        ),
+    ] = None,
+    scene: Annotated[
+        Path | None,
+        typer.Option(
+            "--input",
+            help="Without a truth: the cube that ESTIMATE was made of. --model adds the scores one scale down.",
+            metavar="SCENE",
+        ),
+    ] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --input: a cube of another sensor to compare ESTIMATE with, laid on it and matched band by "
+            "band first.",
+            metavar="CUBE",
         ),
     ] = None,
     protocol: Annotated[
@@ -104,9 +122,9 @@ def evaluate(
         str | None,
         typer.Option(
             help="The point spread that models for any point spread are told: FWHM in pixels (1.4 or 1.4x1.8), "
-            "square or bicubic.",
+            "square or bicubic. With --input: that of SCENE, also auto.",
             metavar="FWHM",
-            show_default="as cubes are degraded",
+            show_default="as cubes are degraded; with --input that of ESTIMATE's report",
         ),
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write all scores, also per band.", metavar="FILE")] = None,
@@ -121,6 +139,7 @@ def evaluate(
     var: options.Variable = None,
     axes: options.Axes = None,
     nodata: options.Nodata = None,
+    progress: options.Progress = "auto",
     as_json: options.Json = False,
 ) -> None:
     """Score an estimate against the truth, or models against bicubic on degraded truths.
@@ -130,6 +149,9 @@ def evaluate(
     that. Nodata and bad bands are left out. For models, constant bands are left
     out too. --uncertainty adds coverage and width of the intervals, AUSE, AURG,
     Spearman and ENCE.
+
+    Without a truth, --input SCENE tells whether ESTIMATE agrees with SCENE
+    under its point spread (shift, gain, blur, what remains) and what it added.
     """
     from pdenet_cli.formats import prepare
 
@@ -139,6 +161,11 @@ def evaluate(
     from pdenet_cli.tools.truths import TruthSettings, refuse_to_replace
 
     use_threads(threads)
+    if scene is not None:
+        _judge(context, files, scene, model or [], samples, (html, csv), overwrite, as_json)
+        return
+    if reference is not None:
+        raise UsageError("--reference compares an estimate that has no truth; add --input SCENE.")
     _refuse_idle(context.params)
     files_to_write = tuple(path for path in (html, csv) if path is not None)
     refuse_folders(files_to_write)
@@ -176,6 +203,59 @@ def _refuse_idle(given: Mapping[str, Any]) -> None:
         raise UsageError("--level sets the level of the intervals; add --uncertainty.")
 
 
+def _judge(
+    context: typer.Context,
+    files: Sequence[Path],
+    scene: Path,
+    models: Sequence[str],
+    samples: str | None,
+    pages: tuple[Path | None, Path | None],
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """`pdenet evaluate ESTIMATE --input SCENE`."""
+    from pdenet_cli.cli.judging import show
+    from pdenet_cli.files import refuse_existing, refuse_folders, write_whole
+    from pdenet_cli.pages.without_truth import without_truth_page
+    from pdenet_cli.tools.truths import TruthSettings, refuse_to_replace
+    from pdenet_cli.tools.without_truth import judge
+
+    html, csv = pages
+    options = context.params
+    if len(files) != 1 or len(models) > 1 or csv is not None:
+        raise UsageError("--input takes one ESTIMATE, at most one --model and no --csv.")
+    if given := [name for name in ("kernel", "fwhm") if options[name] is not None]:
+        raise UsageError(f"--{given[0]} does not apply with --input; use --psf.")
+    written = () if html is None else (html,)
+    refuse_folders(written)
+    refuse_existing(written, overwrite)
+    settings = settings_of(TruthSettings, context, look=False, pixels=())
+    refuse_to_replace(written, (*files, scene), settings)
+    with shown_stages(1) as watch:
+        judged = judge(
+            files[0],
+            scene,
+            settings,
+            model=models[0] if models else None,
+            reference=options["reference"],
+            samples=parse_samples(samples or DEFAULT_SAMPLES)[-1],
+            seed=options["seed"],
+            device=options["device"],
+            watch=watch,
+            say=say,
+        )
+    if as_json:
+        print_json(judged.to_dict())
+    else:
+        show(judged)
+        if judged.coarser is not None:
+            _show(judged.coarser)
+    if html is not None:
+        write_whole(html, without_truth_page(judged), overwrite=overwrite)
+        if not as_json:
+            out.print(escape(str(html)))
+
+
 def _evaluate(
     files: Sequence[Path],
     models: Sequence[str],
@@ -195,7 +275,7 @@ def _evaluate(
             )
         return evaluate_files(files[0], files[1], scale, settings)
     benchmark = Benchmark(models, samples, seed, device, settings, scale)
-    with tile_progress() as watch:
+    with shown_stages(len(files) * len(models)) as watch:
         return benchmark.run(files, watch, say)
 
 

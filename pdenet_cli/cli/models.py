@@ -15,6 +15,7 @@ from rich.table import Table
 from pdenet_cli.cli import options
 from pdenet_cli.cli.console import out, print_error, print_json, shown
 from pdenet_cli.cli.parsing import parse_means
+from pdenet_cli.cli.words import Command
 from pdenet_cli.errors import ModelError
 
 QUICK = (
@@ -28,9 +29,18 @@ models = typer.Typer(help="List the installed models, or show one.", invoke_with
 @models.callback()
 def _list(context: typer.Context, as_json: options.Json = False) -> None:
     """List the installed models, or show one."""
-    if context.invoked_subcommand is not None:
-        context.obj = as_json  # said before `show` it means the same
-        return
+    context.obj = as_json  # said before `show` it means the same
+    if context.invoked_subcommand is None:
+        _print_models(as_json)
+
+
+@models.command("list", cls=Command)
+def list_(context: typer.Context, as_json: options.Json = False) -> None:
+    """List the installed models."""
+    _print_models(as_json or bool(context.obj))
+
+
+def _print_models(as_json: bool) -> None:
     from pdenet_cli.models.catalogue import available_models
     from pdenet_cli.models.weights_file import read_header
 
@@ -56,7 +66,7 @@ def _list(context: typer.Context, as_json: options.Json = False) -> None:
     out.print(table)
 
 
-@models.command()
+@models.command(cls=Command)
 def show(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="A model's name or its file.")],
@@ -90,7 +100,7 @@ def show(
         out.print(_cubes(cubes))
 
 
-@models.command("import")
+@models.command("import", cls=Command)
 def import_(
     checkpoint: Annotated[
         Path,
@@ -132,7 +142,7 @@ def import_(
         out.print(f"{escape(str(output))}  [dim]{spec.network}, x{spec.scale}[/]")
 
 
-@models.command("export")
+@models.command("export", cls=Command)
 def export(
     model: Annotated[str, typer.Argument(help="A model's name or its file.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The checkpoint to write (.pth).")],

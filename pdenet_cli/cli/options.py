@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pdenet_cli.cli.console import use_progress
 from pdenet_cli.errors import UsageError
 
 
@@ -15,6 +16,11 @@ def _check_seed(number: int) -> int:
     if number >= 2**63:
         raise UsageError(f"--seed {number}: too large. Use a number below 2^63.")
     return number
+
+
+def _use_progress(kind: str) -> str:
+    use_progress(kind)
+    return kind
 
 
 Scenes = Annotated[
@@ -41,6 +47,15 @@ Range = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Progress = Annotated[
+    str,
+    typer.Option(
+        help="auto: a bar on a terminal, a line now and then in a log; json: lines of JSON on standard error, for "
+        "programs; none.",
+        metavar="auto|json|none",
+        callback=_use_progress,
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]
 Seed = Annotated[int, typer.Option(help="Seed of all random draws.", min=0, callback=_check_seed)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]

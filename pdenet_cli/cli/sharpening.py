@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from pdenet_cli.cli.console import INTERRUPTED, err, out, print_json, say, shown, size_text, time_text
+from pdenet_cli.cli.progress import Pace, is_watched, shown_pace
 from pdenet_cli.errors import BatchError, ModelError, PdenetError, UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from pdenet_cli.tools.job import Forecast, Job, Settings
 
 AUTO = "auto"  # the --psf that means: as measured in each scene
-LOG_EVERY = 60  # seconds between lines of progress where no bar can be shown
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,8 @@ class PosteriorOptions:
         width = self.psf if self.sensor is None else f"{sensor_named(self.sensor).fwhm:g}"
         psf = None if width in (None, AUTO) else point_spread(width, model.scale)
         if width == AUTO and not model.network.any_psf:
-            met = f"{model.name} undoes one point spread only, whatever that of the scene is"
-            raise ModelError(f"--psf auto: {met}. Omit it, or use a model of the configuration psf=any.")
+            problem = f"{model.name} undoes one point spread only, whatever that of the scene is"
+            raise ModelError(f"--psf auto: {problem}. Omit it, or use a model of the configuration psf=any.")
         posterior = Posterior(model, self.samples, self.seed, self.ensemble, self.mixtures, psf)
         return posterior if self.finer_psf is None else posterior.for_truths_of(self.finer_psf)
 
@@ -171,24 +169,11 @@ def _run_job(job: Job, scene: Path, about: str) -> None:
 
     `about` begins every message about the scene.
     """
-    columns = (
-        TextColumn(escape(scene.name)),
-        BarColumn(),
-        TextColumn("tile {task.completed}/{task.total} {task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    pixels = job.scene.plan.scene.pixels * job.scene.plan.scale**2
-    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
-        task = progress.add_task("", total=None, rate="")
-        said = time.monotonic()
-        for done, total in job.run(say=lambda text: say(about + text)):
-            progress.update(task, completed=done, total=total)
-            if not err.is_terminal and time.monotonic() - said > LOG_EVERY:
-                said = time.monotonic()
-                err.print(f"{escape(scene.name)}: {done} of {total} tiles")
-            speed = progress.tasks[0].speed
-            if speed:
-                progress.update(task, rate=f"{speed * pixels / total:,.0f} pixels/s")
+    works = [tile.padded.pixels for tile in job.scene.plan.tiles]
+    pace = Pace(works, job.seconds(quick=True) if is_watched() else None)
+    with shown_pace(scene.name, pace):
+        for done, _ in job.run(say=lambda text: say(about + text)):
+            pace.finished(done)
 
 
 def _conclude(job: Job) -> None:
@@ -205,7 +190,9 @@ def _show_forecast(scene: Path, forecast: Forecast) -> None:
         table.add_row(name, escape(path), size_text(forecast.sizes[name]))
     table.add_row("on disk", size_text(forecast.bytes_on_disk))
     table.add_row("memory", f"about {size_text(forecast.bytes_of_memory)}")
-    table.add_row("tiles", f"{forecast.tiles} of {forecast.tile} x {forecast.tile} pixels, {forecast.bands} bands")
+    runs = f" in each of {forecast.spans} runs" if forecast.spans > 1 else ""
+    size = f"{forecast.tile} x {forecast.tile} pixels, {forecast.bands} bands{runs}"
+    table.add_row("tiles", f"{forecast.tiles} of {size}")
     table.add_row("time", f"about {time_text(forecast.seconds)} on this machine")
     if existing := forecast.in_the_way:
         others = f" and {len(existing) - 1} more" if len(existing) > 1 else ""

@@ -67,6 +67,7 @@ def upscale(
     overwrite: options.Overwrite = False,
     resume: options.Resume = False,
     dry_run: options.DryRun = False,
+    progress: options.Progress = "auto",
     as_json: options.Json = False,
 ) -> None:
     """Make cubes 4 times (or --scale) finer, still georeferenced, in the input's format and units.
@@ -153,6 +154,7 @@ def uncertainty(
     overwrite: options.Overwrite = False,
     resume: options.Resume = False,
     dry_run: options.DryRun = False,
+    progress: options.Progress = "auto",
     as_json: options.Json = False,
 ) -> None:
     """Map how far each pixel of the finer cube can be trusted, merged over the bands (--per-band: also in each).

@@ -20,8 +20,58 @@ PAIRS = {
 NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
 
 
+PANELS = {
+    "Input": "scale psf sensor var axes nodata range bands window kernel fwhm noise part",
+    "Model": "model samples seed ensemble mixtures network init config recipe",
+    "Uncertainty": "with-uncertainty map level tolerance levels finer-psf uncertainty delta certify learn-errors",
+    "Output": "output dtype page quicklook style overwrite resume progress json dry-run html pixel csv plot",
+    "Performance": "device threads memory tile halo precision workers cluster",
+}
+"""The options of each panel of a help; all others are in a panel of their own."""
+
+SHORT = {"--scale": "-s", "--model": "-m", "--samples": "-n", "--bands": "-b", "--overwrite": "-f", "--json": "-j"}
+"""Short forms of common options."""
+
+EXAMPLES = {
+    "info": ("pdenet info scene.hdr", "pdenet info cube.mat --var hsi --json"),
+    "upscale": (
+        "pdenet upscale scene.hdr -o fine.hdr",
+        "pdenet upscale *.tif -o finer --resume",
+        "pdenet upscale scene.nc -o fine.tif -s 2 --bands 450nm:900nm --quicklook",
+    ),
+    "uncertainty": (
+        "pdenet uncertainty scene.hdr -o maps",
+        "pdenet uncertainty scene.tif -o maps --map interval --level 0.8",
+    ),
+    "train": ("pdenet train my_cubes -o my-sensor.safetensors --minutes 60",),
+    "evaluate": (
+        "pdenet evaluate -m general-x4 truth.hdr",
+        "pdenet evaluate estimate.tif truth.tif --json",
+    ),
+    "calibrate": ("pdenet calibrate my-sensor.safetensors scenes/*.hdr -o calibrated.safetensors",),
+    "psf": ("pdenet psf scene.hdr --picture edges.png",),
+    "list": ("pdenet models list --json",),
+    "show": ("pdenet models show general-x4",),
+    "import": ("pdenet models import checkpoint.pth -o model.safetensors",),
+    "export": ("pdenet models export general-x4 -o checkpoint.pth",),
+    "help": ("pdenet help formats",),
+}
+"""What the help of each command shows at its end."""
+
+
 class Command(TyperCommand):
-    """A command whose options in `PAIRS` take two numbers."""
+    """A command whose options in `PAIRS` take two numbers, and whose help has panels and examples."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.epilog = "\n\n".join(("Examples:", *EXAMPLES[str(self.name)]))
+        panels = {f"--{name}": panel for panel, names in PANELS.items() for name in names.split()}
+        for param in self.params:
+            long = next((option for option in param.opts if option.startswith("--")), "")
+            if long in panels:
+                setattr(param, "rich_help_panel", panels[long])  # noqa: B010 not every kind of parameter has it
+            if long in SHORT:
+                param.opts.append(SHORT[long])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, list(joined_pairs(args)))

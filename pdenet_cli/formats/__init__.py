@@ -36,6 +36,7 @@ FORMATS: tuple[Format, ...] = (
 """In the order of recognition; ENVI is last because any bytes may be its data file."""
 
 ONE_ARRAY = (tiff.FORMAT, png.FORMAT, envi.FORMAT)  # formats without named variables
+ENVI_DATA = ("", ".img", ".dat", ".raw", ".bsq", ".bil", ".bip", ".envi", ".bin")  # usual suffixes of data files
 HEAD_BYTES = 4096
 LOOKED_OVER = 4 << 20  # bytes of pixels that are decoded on trial, which takes some 10 ms
 NETCDF_NAMES = (".nc", ".nc4", ".cdf", ".netcdf")
@@ -97,7 +98,7 @@ def open_sigma(cube: Cube) -> Cube | None:
 def _opened_apart(kind: Format, path: Path, options: OpenOptions) -> Cube:
     """The cube in `path`, opened and looked over in a child process, which may crash."""
     try:
-        parts = child.run(_look_over, path, options)
+        parts = child.run(_look_over, path, options, modules=kind.modules)
     except child.ChildError as error:
         raise FormatError(
             f"{path}: cannot be read: {error} in the attempt. It is damaged: copy it again."
@@ -236,8 +237,18 @@ def _recognised(path: Path, head: bytes) -> Format:
             raise FormatError(f"{path}: an empty folder. A cube is a file, a Zarr folder or a folder of PNGs.")
         example = path / _pattern(path)
         raise FormatError(f"{path}: a folder, not a cube. Name what is in it, for example {example}")
-    names = ", ".join(f.name for f in FORMATS)
-    raise FormatError(f"{path}: not a cube in any known format ({names}).")
+    raise FormatError(f"{path}: {_why_unknown(path, head)}")
+
+
+def _why_unknown(path: Path, head: bytes) -> str:
+    """Why a file is none of the formats, where it is known what it is."""
+    if head.startswith(b"\x93NUMPY") or path.suffix.lower() == ".npz":
+        advice = "Sharpen it from Python, with pdenet_cli.sharpen(numpy.load(...)), or save it as .mat"
+        return f"an array of NumPy, which says nothing about its bands. {advice}."
+    if path.suffix.lower() in ENVI_DATA:
+        beside = path.with_suffix(".hdr").name
+        return f"if it is an ENVI data file, its header {beside} is missing. Copy it to the same folder."
+    return f"not a cube in any known format ({', '.join(f.name for f in FORMATS)})."
 
 
 def _visible(folder: Path) -> list[Path]:

@@ -298,6 +298,7 @@ FORMAT = Format(
     recognises=_recognises,
     open=_open,
     fragile=lambda head: True,
+    modules=("zarr",),
     create=_create,
     refuse=_refuse,
     named=layout.by_planes,

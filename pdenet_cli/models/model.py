@@ -9,6 +9,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from pdenet_cli.errors import ModelError, PdenetError
 from pdenet_cli.models.catalogue import BICUBIC, DEFAULT_SCALE, choose_model, find_model
 from pdenet_cli.models.spec import ModelSpec
 from pdenet_cli.models.weights_file import Header, read_header, read_tensors, write_weights
+from pdenet_cli.reprs import html_table
+from pdenet_cli.uncertainty.calibration import Calibration
 
 if TYPE_CHECKING:
     import torch
@@ -43,6 +46,27 @@ class Model:
     def __repr__(self) -> str:
         """One line, for notebooks: printing a whole network is long."""
         return f"Model({self.name}: {self.spec.network} x{self.scale})"
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """The calibration of its intervals; ModelError if this version cannot read it."""
+        return Calibration.of(self.spec)
+
+    def _repr_html_(self) -> str:
+        spec = self.spec
+        lessons = len(spec.error_lessons())
+        return html_table(
+            f"Model {self.name}",
+            {
+                "scale": f"x{self.scale}",
+                "network": spec.network,
+                "trained": f"{spec.steps:,} steps on {len(spec.data)} cubes, seed {spec.seed}",
+                "gain over bicubic": "not measured" if spec.gain is None else f"{spec.gain:+.2f} dB in training",
+                "expects errors": f"learned from {lessons} scenes" if lessons else "no",
+                "licence": spec.licence,
+                "file": f"SHA-256 {self.sha256[:16]}" if self.sha256 else "none",
+            },
+        )
 
     @property
     def scale(self) -> int:

@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from pdenet_cli.degradation import Degradation
 
-ERRORS_KEY = "errors"  # in ModelSpec.extra: how the network that expects errors learned
-IMPORTED = "imported"  # in ModelSpec.extra: the checkpoint that the weights are from
-
 
 @dataclass(frozen=True)
 class ModelSpec:
@@ -33,7 +30,12 @@ class ModelSpec:
     minutes: float = 0.0
     scores: Mapping[str, Any] = field(default_factory=dict)  # on held-out parts, beside those of bicubic
     licence: str = "not stated"
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Mapping[str, Any] | None = None  # of its intervals, see Calibration
+    errors: Mapping[str, Any] = field(default_factory=dict)  # how the network that expects errors learned
+    imported: Mapping[str, Any] = field(default_factory=dict)  # the checkpoint that the weights are from
+    masks: Mapping[str, Any] = field(default_factory=dict)  # what the probabilities of its masks have become
+    training: Mapping[str, Any] = field(default_factory=dict)  # where a training stands that can be resumed
+    extra: Mapping[str, Any] = field(default_factory=dict)  # what others wrote into the file
 
     def to_dict(self) -> dict[str, Any]:
         """The spec for JSON."""
@@ -42,6 +44,10 @@ class ModelSpec:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """The spec that `to_dict` gave; fields of later versions are ignored."""
+        others = values.get("extra")
+        lifted = {name: others[name] for name in _ONCE_EXTRA if name in others} if isinstance(others, dict) else {}
+        if lifted and isinstance(others, dict):
+            values = {**lifted, **values, "extra": {n: v for n, v in others.items() if n not in lifted}}
         known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
         spec = cls(**known | {name: tuple(known.get(name, ())) for name in ("data", "validation")})
         for name, kind in _KINDS.items():
@@ -83,8 +89,7 @@ class ModelSpec:
 
     def error_lessons(self) -> list[Mapping[str, Any]]:
         """The cubes that its error network was trained on, apart from their held-out quarters."""
-        facts: Any = self.extra.get(ERRORS_KEY)
-        scenes = facts.get("scenes") if isinstance(facts, dict) else None
+        scenes = self.errors.get("scenes")
         return [fact for fact in scenes if isinstance(fact, dict)] if isinstance(scenes, list) else []
 
     def training_degradation(self) -> Degradation:
@@ -96,7 +101,7 @@ class ModelSpec:
     @property
     def sees_every_band(self) -> bool:
         """Whether it learned from whole spectra, so that mixtures of bands are used only where asked for."""
-        return IMPORTED in self.extra or self.recipe.get("bands") == 0
+        return bool(self.imported) or self.recipe.get("bands") == 0
 
     @property
     def gain(self) -> float | None:
@@ -105,11 +110,13 @@ class ModelSpec:
         return scores["psnr"] - scores["bicubic_psnr"] if "psnr" in scores else None
 
 
+_ONCE_EXTRA = ("calibration", "errors", "imported", "masks", "training")  # in `extra` of the first model files
 _KINDS: dict[str, Any] = (
     dict.fromkeys(("network", "version", "licence"), str)
     | dict.fromkeys(("scale", "seed", "steps"), int)
     | dict.fromkeys(("config", "degradation", "began_with", "recipe", "scores", "extra"), dict)
-    | {"minutes": int | float}
+    | dict.fromkeys(("errors", "imported", "masks", "training"), dict)
+    | {"minutes": int | float, "calibration": dict | None}
 )
 _SCORES = ("psnr", "bicubic_psnr", "draws")  # in `scores`, unless that is empty
 _CUBE_SCORES = ("psnr", "bicubic_psnr", "sam", "bicubic_sam")  # in `scores`, for each cube

@@ -29,7 +29,7 @@ def evaluation_page(evaluation: Evaluation) -> str:
         f"<h1>{title}</h1>",
         f'<p class="soft">{escape(_summary(evaluation))}</p>',
         "<h2>Scores</h2>",
-        *(_table(caption, table, evaluation) for caption, table in evaluation.tables()),
+        *(score_table(caption, table, evaluation) for caption, table in evaluation.tables()),
         *(f"<p>{escape(note)}</p>" for note in evaluation.remarks()),
         f"<p class='soft'>{_key(evaluation)}</p>",
         *(_study(name, study, evaluation.metrics) for name, study in evaluation.studies.items()),
@@ -63,7 +63,8 @@ def _key(evaluation: Evaluation) -> str:
 # Tables.
 
 
-def _table(caption: str, table: Mapping[str, MetricValues], evaluation: Evaluation) -> str:
+def score_table(caption: str, table: Mapping[str, MetricValues], evaluation: Evaluation) -> str:
+    """The scores of systems, and how they differ from the baseline, as a table."""
     head = "".join(f"<th>{m.name}<span>{m.direction}</span></th>" for m in evaluation.metrics)
     rows = []
     for system in table:

@@ -161,8 +161,9 @@ def _maps_head(scene: SceneShown) -> str:
         f'<option value="{i}">{escape(shown.title)}, band by band</option>'
         for i, shown in enumerate(with_bands, start=len(scene.maps))
     )
+    options = merged + band_by_band
     # Without autocomplete=off, some browsers bring back the last choice when a page is loaded again.
-    return f'<label for="map">Map</label> <select id="map" autocomplete="off" disabled>{merged}{band_by_band}</select>'
+    return f'<label for="map">Map</label> <select id="map" autocomplete="off" disabled>{options}</select>'
 
 
 def _bar(with_holes: bool) -> str:

@@ -54,9 +54,9 @@ class Edges:
         return fitted(np.zeros((1, 1)), nothing, nothing)
 
     @classmethod
-    def joined(cls, some: Sequence[Edges]) -> Edges:
+    def joined(cls, every: Sequence[Edges]) -> Edges:
         """The edges of several images of one scene together."""
-        parts = tuple(some) or (cls.none(),)
+        parts = tuple(every) or (cls.none(),)
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
 
     def places(self, side: int) -> Numbers:

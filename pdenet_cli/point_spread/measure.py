@@ -61,9 +61,9 @@ class Measured:
     def refusal(self) -> str:
         """Why the scene does not tell its point spread, if it does not."""
         found = {ALONG: self.spread.along, ACROSS: self.spread.across}
-        told = ", ".join(f"{name} track {_said(width)}" for name, width in found.items())
-        way = "Give `psf` or `sensor`, or measure a scene with roofs, roads or field borders"
-        return f"too few straight edges that agree to tell the point spread ({told}). {way}."
+        widths = ", ".join(f"{name} track {_said(width)}" for name, width in found.items())
+        advice = "Give `psf` or `sensor`, or measure a scene with roofs, roads or field borders"
+        return f"too few straight edges that agree to tell the point spread ({widths}). {advice}."
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -72,7 +72,8 @@ class Measured:
             "psf": self.psf if self.spread.sure else None,
             "unit": "FWHM in pixels of the scene, of the Gaussian whose edges are most like the scene's",
             "bands": {
-                name: {side: _facts(getattr(own, side)) for side in DIRECTIONS} for name, own in spreads.items()
+                name: {side: _facts(getattr(spread, side)) for side in DIRECTIONS}
+                for name, spread in spreads.items()
             },
             "tried": self.tried,
         }
@@ -108,7 +109,9 @@ def measure(cube: Cube, reading: Reading) -> Measured:
                 edges, count = _edges_in(np.ascontiguousarray(seen))
                 found[name].setdefault(group.name, []).append(edges)
                 tried += count
-    together = {name: [one for some in by_group.values() for one in some] for name, by_group in found.items()}
+    together = {
+        name: [edges for groups in by_group.values() for edges in groups] for name, by_group in found.items()
+    }
     spread, chosen = _spread(together)
     return Measured(spread, {g.name: _of_group(g, found) for g in groups}, tried, chosen, part, look)
 
@@ -129,7 +132,7 @@ def _edges_in(image: Array) -> tuple[Edges, int]:
 
 def _spread(found: Mapping[str, Sequence[Edges]]) -> tuple[Spread, dict[str, Edges]]:
     """The widths that edges of both directions tell, and the edges that told them."""
-    edges = {name: Edges.joined(some) for name, some in found.items()}
+    edges = {name: Edges.joined(parts) for name, parts in found.items()}
     widths: dict[str, Width | None] = dict.fromkeys(DIRECTIONS)
     chosen: dict[str, NDArray[np.bool_]] = {}
     for _ in range(ROUNDS):

@@ -136,6 +136,11 @@ class MixedSamples:
     def __getitem__(self, chosen: slice) -> Self:
         return replace(self, details=self.details[chosen])
 
+    @property
+    def total(self) -> float:
+        """A sum that is finite only if every sample is."""
+        return sum(float(part.sum(dtype=torch.float64)) for part in (self.even, *self.details))
+
     def mean(self) -> Array:
         """Their mean: that of their details, spread over the bands."""
         return self._with(self._mean_detail)

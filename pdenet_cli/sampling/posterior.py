@@ -16,6 +16,7 @@ from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.models.model import Model
 from pdenet_cli.models.networks import Draw
+from pdenet_cli.reprs import html_table
 from pdenet_cli.scene.window import Window
 from pdenet_cli.uncertainty.calibration import ENSEMBLES, Calibration
 from pdenet_cli.uncertainty.evidence import Map
@@ -79,6 +80,27 @@ class Posterior:
         """One line, for notebooks."""
         mixtures = f", up to {self.most_mixtures} mixtures of bands" if self.most_mixtures else ""
         return f"Posterior({self.model.name}: {len(self)} samples ({self.ensemble}), seed {self.seed}{mixtures})"
+
+    def _repr_html_(self) -> str:
+        calibration = Calibration.of(self.model.spec)
+        level = (
+            ""
+            if calibration is None
+            else f"calibrated at {calibration.level:.0%} with {calibration.samples} samples"
+        )
+        return html_table(
+            f"Posterior of {self.model.name}",
+            {
+                "scale": f"x{self.network.scale}",
+                "samples": f"{len(self)} ({self.ensemble}), seed {self.seed}",
+                "bands": f"up to {self.most_mixtures} mixtures of them"
+                if self.most_mixtures
+                else "each by itself",
+                "undoes": str(self.degradation),
+                "intervals": level or "none: not calibrated",
+                "device": str(self.device),
+            },
+        )
 
     @property
     def degradation(self) -> Degradation:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -12,10 +13,11 @@ from numpy.typing import NDArray
 
 from pdenet_cli.errors import ResourceError, out_of_memory
 from pdenet_cli.report import Say
+from pdenet_cli.sampling.samplers import Unsampled
 from pdenet_cli.sampling.scene_pass import ScenePass
 from pdenet_cli.sampling.tile import ObservedTile
 from pdenet_cli.sampling.tiling import Plan, Span, Tile
-from pdenet_cli.scene.cube import Cube, Pixels
+from pdenet_cli.scene.cube import Pixels
 from pdenet_cli.scene.encoding import Encoding
 from pdenet_cli.scene.holes import valid
 from pdenet_cli.scene.meta import CubeMeta
@@ -36,13 +38,23 @@ class Sink(Protocol):
         """Take in `bands` of a window, (bands, rows, columns)."""
 
 
+@dataclass
+class Unkept:
+    """A sink that keeps nothing."""
+
+    meta: CubeMeta
+
+    def write(self, window: Window, pixels: Pixels, bands: slice) -> None:
+        """Drop the pixels."""
+
+
 @dataclass(frozen=True)
 class Layer:
     """A map to be written: per band to `cube`, merged over the bands to `merged`."""
 
     summary: Summary
     cube: Sink | None = None
-    merged: Cube | None = None
+    merged: Sink | None = None
     clipped: list[int] = field(default_factory=list)  # values beyond the type of `cube`, of each written tile
     scaling: tuple[Sequence[float], Sequence[float]] | None = None  # gains and offsets to apply before merging
 
@@ -75,6 +87,20 @@ def super_resolve(
                     raise
                 pending += effort.lessened(piece)
         yield tile
+
+
+def seconds_beside_network(scene: ScenePass, layers: Sequence[Layer], question: Question, side: int) -> float:
+    """The time of all but the network and the files, from that of a part, `side` wide, of a tile in the middle."""
+    plan, core = scene.plan, scene.plan.tiles[len(scene.plan.tiles) // 2].core
+    core = replace(core, rows=min(core.rows, side), columns=min(core.columns, side))
+    part = replace(plan, scene=core, surroundings=plan.seen, halo=plan.margin)
+    trial = replace(scene, sampler=Unsampled(scene.posterior), plan=part)
+    started = time.perf_counter()
+    for tile in part.tiles:
+        _TileWriter(ObservedTile(trial, tile), layers, question).write()
+    for layer in layers:
+        layer.clipped.clear()
+    return (time.perf_counter() - started) * plan.scene.pixels / core.pixels
 
 
 @dataclass
@@ -132,7 +158,7 @@ class _TileWriter:
             del evidence, valid_mask  # free them before the network works on the next bands
         for i, layer in enumerate(self.layers):
             if layer.merged is not None:
-                layer.merged.write(target, layer.summary.merging.finish(sums[i], counts)[None])
+                layer.merged.write(target, layer.summary.merging.finish(sums[i], counts)[None], slice(None))
             layer.clipped.append(clipped[i])
 
     @property

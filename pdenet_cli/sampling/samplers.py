@@ -196,6 +196,24 @@ class _MixedBandsOfTile:
         return [detail_of(sample, enlarged, degradation)[:, *inner] for sample in samples]
 
 
+class Unsampled(EveryBand):
+    """A sampler without a network, whose samples are noise: for the time that all else takes."""
+
+    def of_tile(self, tile: TileInput) -> TileSampler:
+        return _Noise(len(self.posterior), tile)
+
+
+@dataclass(frozen=True)
+class _Noise:
+    count: int
+    input: TileInput
+
+    def samples(self, span: Span, unit: Map) -> NDArray[np.float32]:
+        fine = self.input.wide.scaled(self.input.tile.scale)
+        shape = (self.count, len(span.core), fine.rows, fine.columns)
+        return np.random.default_rng(0).random(shape, np.float32)
+
+
 def _fine_bytes(posterior: Posterior) -> int:
     """Bytes of a map on the fine grid per voxel of the input."""
     return 4 * posterior.network.scale**2

@@ -104,10 +104,10 @@ class ScenePass:
         counts = range(1, -(-len(posterior) // posterior.views) + 1)  # samples per symmetry
         return max((n for n in counts if self.sampler.bytes_for(plan, n) <= plan.memory), default=1)
 
-    def seconds(self) -> float:
-        """The time that the pass takes, from that of one sub-network on a part of a tile in the middle."""
+    def seconds(self, side: int) -> float:
+        """The time that the network takes, from that of one draw on a part of a tile, `side` pixels wide."""
         tile = self.plan.tiles[len(self.plan.tiles) // 2].padded
-        part = Window(tile.row, tile.column, min(tile.rows, 64), min(tile.columns, 64))
+        part = Window(tile.row, tile.column, min(tile.rows, side), min(tile.columns, side))
 
         def read(run: range) -> Map:
             bands = [self.plan.usable[i] for i in run]

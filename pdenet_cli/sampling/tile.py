@@ -80,7 +80,8 @@ class ObservedTile:
     def _samples(self, span: Span, padded: Map) -> Samples:
         """The samples of some bands; ModelError where the network gives something else than numbers."""
         samples = self._sampler.samples(span, padded)
-        if not np.isfinite(samples.sum(dtype=np.float64)):
+        total = samples.sum(dtype=np.float64) if isinstance(samples, np.ndarray) else samples.total
+        if not np.isfinite(total):
             met = f"{self.scene.posterior.model.name} gives values that are not finite"
             raise ModelError(f"{met}: its weights are damaged or were never trained. Use another model.")
         return samples

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.errors import FormatError, OutputError, PdenetError, UsageError
+from pdenet_cli.reprs import html_table
 from pdenet_cli.scene.bands import BandChoice
 from pdenet_cli.scene.dtypes import can_hold_all
 from pdenet_cli.scene.meta import CubeMeta
@@ -44,6 +45,29 @@ class Cube:
         self.writable = True  # open_cube sets False: inputs are never changed
         self.stamps = Stamps({}, ())  # of its files, set by open_cube; they must be the same in the end
         assert tuple(array.shape) == meta.shape(axes), (array.shape, axes, meta)
+
+    def __repr__(self) -> str:
+        """One line, for notebooks."""
+        size = f"{self.meta.bands} bands, {self.meta.rows} x {self.meta.columns} pixels, {self.meta.dtype.name}"
+        return f"Cube({self.path.name}: {size}{''.join(f', {text}' for text in self._facts.values())})"
+
+    def _repr_html_(self) -> str:
+        meta = self.meta
+        rows = {"bands, rows, columns": f"{meta.bands}, {meta.rows}, {meta.columns}", "numbers": meta.dtype.name}
+        others = {"notes": " ".join(meta.notes)} if meta.notes else {}
+        return html_table(str(self.path), rows | self._facts | others)
+
+    @property
+    def _facts(self) -> dict[str, str]:
+        """What the file says besides its size, as far as it does."""
+        meta, waves = self.meta, self.meta.wavelengths_nm
+        place = meta.georeference
+        facts = {
+            "wavelengths": None if waves is None else f"{waves.min():.4g} to {waves.max():.4g} nm",
+            "nodata": None if meta.nodata is None else f"{meta.nodata:g}",
+            "ground": "georeferenced" if place.transform or place.points or place.rpc else None,
+        }
+        return {name: text for name, text in facts.items() if text is not None}
 
     @property
     def in_blocks(self) -> bool:

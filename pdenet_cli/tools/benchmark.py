@@ -83,7 +83,7 @@ class Benchmark:
         """The calibration, if any, of each model that gives more than one sample."""
         if len(self.samples) > 1:
             raise UsageError("`uncertainty` takes one number of `samples`, not a list.")
-        unsure = {system: Calibration.of(p.model.spec) for system, p in self.posteriors.items() if len(p) > 1}
+        unsure = {system: p.model.calibration for system, p in self.posteriors.items() if len(p) > 1}
         if not unsure:
             only_bicubic = len(self.posteriors) == 1
             advice = "Use a model other than bicubic." if only_bicubic else "Try `ensemble` flips `samples` 8."

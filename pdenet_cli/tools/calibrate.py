@@ -20,7 +20,7 @@ from pdenet_cli.evaluation.uncertainty import error_ratios_of
 from pdenet_cli.files import refuse_existing, refuse_folders
 from pdenet_cli.models.catalogue import find_model
 from pdenet_cli.models.model import Model, load_model, save_model, training_tensors
-from pdenet_cli.models.spec import ERRORS_KEY, ModelSpec
+from pdenet_cli.models.spec import ModelSpec
 from pdenet_cli.models.weights_file import SUFFIX
 from pdenet_cli.report import Say, Watch, WatchTiles, hashes
 from pdenet_cli.sampling.posterior import Posterior
@@ -28,7 +28,7 @@ from pdenet_cli.system import choose_device
 from pdenet_cli.tools.batch import each
 from pdenet_cli.tools.learn_errors import Taught, Trial, learn_from, trials
 from pdenet_cli.tools.truths import Truth, TruthSettings
-from pdenet_cli.uncertainty.calibration import KEY, LEVEL, Calibration, leave_one_out_coverage, refuse_hopeless
+from pdenet_cli.uncertainty.calibration import LEVEL, Calibration, leave_one_out_coverage, refuse_hopeless
 from pdenet_cli.uncertainty.error_ratios import ErrorRatios
 
 
@@ -91,7 +91,7 @@ def calibrate(
         inputs = _hashes(truths)
         if learn:
             # What an earlier error network has learned from does not matter: a new one takes its place.
-            seen = replace(seen, extra={name: value for name, value in seen.extra.items() if name != ERRORS_KEY})
+            seen = replace(seen, errors={})
             _refuse_trained_on(truths, seen)
             taught = learn_from(posterior, truths, degradation, watch, say)
             posterior = posterior.with_model(taught.model)
@@ -120,13 +120,12 @@ def _posterior(source: Path, samples: int, seed: int, device: str, settings: Tru
     model = load_model(source, choose_device(device))
     ensemble, mixtures = settings.ensemble, settings.mixtures
     with suppress(ModelError):
-        before = Calibration.of(model.spec)
+        before = model.calibration
         if before is not None:
             ensemble = ensemble or before.ensemble
             mixtures = before.mixtures if mixtures is None else mixtures
     # The rest of an earlier calibration does not matter, not even if it cannot be read.
-    bare = {name: value for name, value in model.spec.extra.items() if name != KEY}
-    model = replace(model, spec=replace(model.spec, extra=bare))
+    model = replace(model, spec=replace(model.spec, calibration=None))
     psf = settings.degradation(model.spec.training_degradation()) if model.network.any_psf else None
     posterior = Posterior(model, samples, seed, ensemble, mixtures, psf)
     if len(posterior) < 2:
@@ -146,7 +145,7 @@ def _refuse_trained_on(truths: Sequence[Truth], spec: ModelSpec) -> None:
 
 def _with_calibration(model: Model, calibration: Calibration) -> Model:
     """The model with a calibration."""
-    return replace(model, spec=replace(model.spec, extra={**model.spec.extra, KEY: calibration.to_dict()}))
+    return replace(model, spec=replace(model.spec, calibration=calibration.to_dict()))
 
 
 def _measure_scenes(

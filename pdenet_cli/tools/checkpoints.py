@@ -20,7 +20,7 @@ from pdenet_cli.files import refuse_existing, refuse_folders, write_whole
 from pdenet_cli.models.model import Model, load_model, save_model
 from pdenet_cli.models.networks.pdenet import CONFIGS
 from pdenet_cli.models.published import BAND_MEANS, LAYOUTS, layout_of, network_of, published_weights
-from pdenet_cli.models.spec import IMPORTED, ModelSpec
+from pdenet_cli.models.spec import ModelSpec
 from pdenet_cli.models.weights_file import SUFFIX
 
 HOLDERS = ("model", "state_dict", "net")  # where a checkpoint may have its weights, beside its epoch and optimizer
@@ -66,7 +66,7 @@ def import_checkpoint(
         degradation=Degradation(network.scale).to_dict(),
         version=__version__,
         licence=licence,
-        extra={IMPORTED: origin},
+        imported=origin,
     )
     save_model(output, Model(spec, network), overwrite=overwrite)
     return spec

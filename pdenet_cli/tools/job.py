@@ -19,7 +19,7 @@ from pdenet_cli.models.networks.pdenet import kernel_of
 from pdenet_cli.pages.contents import PAGE_SIZE
 from pdenet_cli.report import Report, Say, finite, hashes, versions
 from pdenet_cli.sampling.posterior import Posterior, require_posterior
-from pdenet_cli.sampling.run import super_resolve
+from pdenet_cli.sampling.run import Unkept, seconds_beside_network, super_resolve
 from pdenet_cli.sampling.scene_pass import Limits, ScenePass
 from pdenet_cli.scene.bands import BandChoice, runs
 from pdenet_cli.scene.cube import Cube
@@ -65,6 +65,9 @@ class Settings:
     compress: str | None = None  # how cubes are compressed: deflate, zstd or lzw, as their format allows
 
 
+SIDE, QUICK_SIDE = 64, 24  # of the parts that are timed for a forecast, in input pixels
+
+
 @dataclass(frozen=True)
 class Forecast:
     """What a job would need."""
@@ -75,7 +78,8 @@ class Forecast:
     bytes_of_memory: int
     tiles: int
     tile: int  # longest side of a tile in input pixels
-    bands: int  # in a tile
+    bands: int  # that are computed at once in a tile
+    spans: int  # such runs of bands in a tile
     seconds: float
     in_the_way: tuple[str, ...] = ()  # existing files, which the run would replace only with `overwrite`
 
@@ -212,18 +216,27 @@ class Job:
             return None
         return record
 
+    def seconds(self, *, quick: bool = False) -> float:
+        """About how long the work takes: network and maps are timed on small parts; `quick`: on smaller ones."""
+        side = QUICK_SIDE if quick else SIDE
+        layers = self.maps.layers(
+            {name: Unkept(meta) for name, (_, meta) in self.delivery.cubes.items()}, self._fine
+        )
+        return self.scene.seconds(side) + seconds_beside_network(self.scene, layers, self.question, side)
+
     def forecast(self) -> Forecast:
-        """What the work would need; the time is extrapolated from one sub-network on a part of one tile."""
+        """What the work would need, see `seconds`."""
         scene, cubes = self.scene, self.delivery.cubes
         return Forecast(
             outputs={name: str(output.path) for name, (output, _) in cubes.items()},
             sizes={name: meta.nbytes for name, (_, meta) in cubes.items()},
             bytes_on_disk=sum(meta.nbytes for _, meta in cubes.values()),
             bytes_of_memory=scene.sampler.bytes_for(scene.plan),
-            tiles=len(scene.plan.tiles) * len(scene.plan.spans),
+            tiles=len(scene.plan.tiles),
+            spans=len(scene.plan.spans),
             tile=scene.plan.tile,
             bands=scene.plan.depth,
-            seconds=scene.seconds(),
+            seconds=self.seconds(),
             in_the_way=() if self.settings.resume else tuple(map(str, self.delivery.in_the_way)),
         )
 

@@ -30,7 +30,6 @@ from pdenet_cli.evaluation.sharpness import sharpness_of
 from pdenet_cli.evaluation.trial import Coarse, make_coarse, sharpen_coarse
 from pdenet_cli.models.error_net import USUAL_FWHM, ErrorNet
 from pdenet_cli.models.model import Model
-from pdenet_cli.models.spec import ERRORS_KEY
 from pdenet_cli.report import Say, Watch, WatchTiles
 from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.tools.truths import Truth
@@ -110,7 +109,7 @@ def learn_from(
         "ensemble": posterior.ensemble,
         "mixtures": posterior.most_mixtures,
     }
-    spec = replace(bare.model.spec, extra={**bare.model.spec.extra, ERRORS_KEY: facts})
+    spec = replace(bare.model.spec, errors=facts)
     model = replace(bare.model, spec=spec, errors=learned.for_truths_of(usual).to(posterior.device))
     return Taught(
         model, {path: network.for_truths_of(usual).to(posterior.device) for path, network in without.items()}

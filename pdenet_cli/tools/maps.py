@@ -14,12 +14,11 @@ from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.pages.levels import strips
 from pdenet_cli.sampling.mixtures import mixtures_seen
 from pdenet_cli.sampling.posterior import Posterior
-from pdenet_cli.sampling.run import Layer
+from pdenet_cli.sampling.run import Layer, Sink
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.meta import CubeMeta
 from pdenet_cli.scene.radiometry import Radiometry
 from pdenet_cli.scene.reading import Reading
-from pdenet_cli.uncertainty.calibration import Calibration
 from pdenet_cli.uncertainty.summaries import FILE_UNITS, MAPS, MEAN, SCALED_UNITS, Question, Summary
 
 DEFAULT_MAPS = ("std", "share")  # and error or interval, if the model can tell them
@@ -49,7 +48,7 @@ class Maps:
         """
         self.posterior, self.per_band = posterior, per_band
         self.by_default = names is None
-        self.calibration = Calibration.of(posterior.model.spec)
+        self.calibration = posterior.model.calibration
         usual_level = None if self.calibration is None else self.calibration.level
         level = usual_level if question.level is None else question.level
         self.question = replace(question, calibration=self.calibration, level=level)
@@ -80,7 +79,7 @@ class Maps:
                 yield summary.name, _meta(fine, summary, question, merged=False)
             yield f"{summary.name}_merged", _meta(fine, summary, question, merged=True)
 
-    def layers(self, cubes: Mapping[str, Cube], fine: CubeMeta) -> list[Layer]:
+    def layers(self, cubes: Mapping[str, Sink], fine: CubeMeta) -> list[Layer]:
         """The layers that fill these cubes: the maps and, if it is among them, the sharpened cube, called mean.
 
         `fine` is the metadata of the sharpened cube.

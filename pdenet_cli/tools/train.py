@@ -126,8 +126,8 @@ def train(
             network = _network(plan, init, recipe, mean=band_means(scenes))
         patches = Patches(scenes, recipe, scale, plan.seed, network.bands, plan.degradation.reach)
         unseen: list[Facts] = []
-        others = _unseen(_scenes(plan, plan.validate, "whole", count, tell), scenes, unseen)
-        parts = held_out_parts(chain(scenes, others), plan.degradation, plan.seed, network.bands)
+        validation = _unseen(_scenes(plan, plan.validate, "whole", count, tell), scenes, unseen)
+        parts = held_out_parts(chain(scenes, validation), plan.degradation, plan.seed, network.bands)
         tell(Note(_summary(scenes, patches, parts)))
         same = init is not None and init.spec.network == name_of(network)
         trainer = Trainer(network, patches, plan.degradation, device, plan.precision, processes, trained=same)
@@ -186,7 +186,7 @@ def _scenes(
 
 
 def _unseen(scenes: Iterable[Scene], seen: Sequence[Scene], facts: list[Facts]) -> Iterator[Scene]:
-    """The scenes to validate on, one after another, none of which needs to stay in memory; adds to their `facts`."""
+    """The scenes to validate on, one by one: none of them has to stay in memory. Adds to their `facts`."""
     for scene in scenes:
         _refuse_seen(seen, scene.facts)
         facts.append(scene.facts)

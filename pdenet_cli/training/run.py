@@ -123,7 +123,7 @@ class TrainingRun:
         model = load_model(self.files.model) if self.files.model.exists() else None
         self._refuse_other_origin(last.spec.began_with, model)
         self.spec = replace(self.spec, began_with=last.spec.began_with)
-        if (values := last.spec.extra.get("training")) is None:
+        if not (values := last.spec.training):
             raise ModelError(f"`resume`: {self.files.last} is a model, not a checkpoint.")
         self.trainer.restore(last.network, training_tensors(self.files.last), values)
         self.clock.before, self.took = values["seconds"], values["took"]
@@ -195,10 +195,10 @@ class TrainingRun:
     def _checkpoint(self) -> None:
         tensors, values = self.trainer.state()
         values |= {"seconds": self.clock(), "took": self.took, "best": self.best}
-        spec = replace(self._described(self.latest), extra={"training": values})
+        spec = replace(self._described(self.latest), training=values)
         save_model(self.files.last, Model(spec, self.trainer.average), tensors)
 
     def _described(self, scores: Mapping[str, Any]) -> ModelSpec:
         minutes = round(self.clock() / 60, 2)
-        extra = {"masks": self.trainer.chance_facts()}
-        return replace(self.spec, steps=self.trainer.step, minutes=minutes, scores=scores, extra=extra)
+        masks = self.trainer.chance_facts()
+        return replace(self.spec, steps=self.trainer.step, minutes=minutes, scores=scores, masks=masks)

@@ -14,23 +14,28 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, PdenetError, UsageError
-from pdenet_cli.models.spec import ModelSpec
 from pdenet_cli.uncertainty.error_ratios import RATIOS, ErrorRatios
 from pdenet_cli.uncertainty.evidence import Evidence, Map
 from pdenet_cli.uncertainty.risk_control import allowed_mean, least_bound, provable, scenes_needed, upper_bound
 from pdenet_cli.uncertainty.spread import STRATA, Strata, spread, strata
 
-KEY = "calibration"  # in ModelSpec.extra
 ENSEMBLES = ("masks", "flips")  # how samples differ, see Posterior
 LEVEL = 0.9  # default level of intervals
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99, 0.995)
+
+
+class Described(Protocol):
+    """The description of a model that may carry a calibration, as JSON holds it."""
+
+    @property
+    def calibration(self) -> Mapping[str, Any] | None: ...
 
 
 @dataclass(frozen=True)
@@ -52,10 +57,9 @@ class Calibration:
     mixtures: int = 0  # that the network saw of scenes with many bands; 0: every band
 
     @classmethod
-    def of(cls, spec: ModelSpec) -> Self | None:
+    def of(cls, spec: Described) -> Self | None:
         """The calibration that a model carries; None if it has none."""
-        stored = spec.extra.get(KEY)
-        return None if stored is None else cls.from_dict(stored)
+        return None if spec.calibration is None else cls.from_dict(spec.calibration)
 
     @classmethod
     def fit(

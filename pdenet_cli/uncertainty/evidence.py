@@ -26,6 +26,11 @@ class LazySamples(Protocol):
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Map]: ...
     def __getitem__(self, chosen: slice) -> LazySamples: ...
+
+    @property
+    def total(self) -> float:
+        """A sum that is finite only if every sample is."""
+
     def mean(self) -> Map:
         """Their mean."""
 

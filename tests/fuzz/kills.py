@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz kills`: runs killed, or met by a full disk, at random moments, resumed to the same bytes."""
+"""`python -m tests.fuzz kills`: runs killed, or met by a full disk, at random moments, resumed to equal bytes."""
 
 from __future__ import annotations
 

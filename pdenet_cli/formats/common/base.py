@@ -40,4 +40,5 @@ class Format:
     # Writes a finished cube to a new file, compressed; None: its `compressions` are those of every output.
     pack: Callable[[Cube, Path, str], None] | None = None
     fragile: Callable[[bytes], bool] = lambda head: False  # whether a library that may crash reads such a file
+    modules: tuple[str, ...] = ()  # that reading imports late, as they take long
     portable: bool = False  # an opened cube can be sent between processes, so it is opened only once

@@ -118,7 +118,11 @@ class EnviHeader:
             gains=self.numbers("data gain values"),
             offsets=self.numbers("data offset values"),
             georeference=where,
-            extra={name: value for name, value in self.fields.items() if name not in known},
+            extra={
+                name: unbraced_text(value) if name == "description" else value
+                for name, value in self.fields.items()
+                if name not in known
+            },
             notes=tuple(note for note, holds in doubts.items() if holds),
         )
 
@@ -243,3 +247,8 @@ def zero_based(bands: Sequence[float] | None, count: int) -> tuple[int, ...] | N
     if bands is None or not all(1 <= b <= count and b == int(b) for b in bands):
         return None
     return tuple(int(b) - 1 for b in bands)
+
+
+def unbraced_text(text: str) -> str:
+    """A text of several lines without ENVI's braces, and without spaces around its lines."""
+    return "\n".join(line.strip() for line in text.strip("{} \t\r\n").splitlines())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from pdenet_cli.scene.dtypes import as_stored
 from pdenet_cli.scene.georeference import Georeference
 from pdenet_cli.scene.meta import INTERLEAVES, CubeMeta
 
-LATITUDE = {"standard_name": "latitude", "units": "degrees_north"}
-LONGITUDE = {"standard_name": "longitude", "units": "degrees_east"}
+LATITUDE = {"long_name": "latitude", "standard_name": "latitude", "units": "degrees_north"}
+LONGITUDE = {"long_name": "longitude", "standard_name": "longitude", "units": "degrees_east"}
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def arrays(meta: CubeMeta) -> list[LayoutArray]:
     """The arrays that hold a cube and its metadata; the pixels come last."""
     names = dimensions(meta)
     beside = [*_centres(meta, names), *_lists_per_band(meta, names["b"]), *_degrees(meta, names)]
-    attrs = _fields(meta)
+    attrs = _fields(meta, {part.name for part in beside})
     outside = [part.name for part in beside if part.dimensions != (part.name,)]
     if outside:
         attrs["coordinates"] = " ".join(outside)
@@ -105,7 +105,14 @@ def _centres(meta: CubeMeta, dimension_names: Mapping[str, str]) -> list[LayoutA
         about = {"y": LATITUDE, "x": LONGITUDE}
     else:
         units = coordinates.cf_units(system)
-        about = {axis: {"standard_name": f"projection_{axis}_coordinate", "units": units} for axis in "yx"}
+        about = {
+            axis: {
+                "long_name": f"{axis} of the centre of the pixel",
+                "standard_name": f"projection_{axis}_coordinate",
+                "units": units,
+            }
+            for axis in "yx"
+        }
     centres = {"y": y0 + yr * (np.arange(meta.rows) + 0.5), "x": x0 + xc * (np.arange(meta.columns) + 0.5)}
     dimensions = {"y": dimension_names["r"], "x": dimension_names["c"]}
     return [
@@ -117,13 +124,15 @@ def _centres(meta: CubeMeta, dimension_names: Mapping[str, str]) -> list[LayoutA
 def _lists_per_band(meta: CubeMeta, band: str) -> list[LayoutArray]:
     """Wavelengths and widths along the dimension `band`."""
     lists = []
+    units = {"units": meta.wavelength_units} if meta.wavelength_units else {}
     if meta.wavelengths is not None:
-        units = {"units": meta.wavelength_units} if meta.wavelength_units else {}
         # Named like its dimension if possible, so that xarray can select bands by wavelength.
         name = band if spectra.field_of(band) == "wavelengths" else "wavelength"
-        lists.append(LayoutArray(name, (band,), np.asarray(meta.wavelengths, "<f8"), units))
+        about = {"long_name": "wavelength of the centre of the band", "standard_name": "radiation_wavelength"}
+        lists.append(LayoutArray(name, (band,), np.asarray(meta.wavelengths, "<f8"), about | units))
     if meta.fwhm is not None:
-        lists.append(LayoutArray("fwhm", (band,), np.asarray(meta.fwhm, "<f8")))
+        about = {"long_name": "full width at half maximum of the band"}
+        lists.append(LayoutArray("fwhm", (band,), np.asarray(meta.fwhm, "<f8"), about | units))
     return lists
 
 
@@ -134,9 +143,12 @@ def _degrees(meta: CubeMeta, dimension_names: Mapping[str, str]) -> list[LayoutA
     return [LayoutArray(name, picture, grid, dict(about[name])) for name, grid in degrees_of(meta).items()]
 
 
-def _fields(meta: CubeMeta) -> dict[str, Any]:
-    """The fields of a cube as attributes of its pixels."""
+def _fields(meta: CubeMeta, beside: Collection[str]) -> dict[str, Any]:
+    """The fields of a cube as attributes of its pixels, without the lists that are arrays `beside` them."""
     attrs = attributes.dump_fields(meta)
+    if meta.wavelengths is not None:
+        attrs = {name: value for name, value in attrs.items() if name not in ("wavelength", "wavelength_units")}
+    attrs = {name: value for name, value in attrs.items() if name not in beside}
     fill = fill_value(meta)
     if fill is not None and (float(fill) == meta.nodata or fill != fill):
         del attrs["nodata"]  # `_FillValue` says the same

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pdenet_cli.errors import FormatError
 from pdenet_cli.formats.common import attributes
 from pdenet_cli.formats.common.base import OpenOptions
 from pdenet_cli.formats.common.choosing import (
@@ -16,6 +17,7 @@ from pdenet_cli.formats.common.choosing import (
     choose_axes,
     choose_variable,
     interleave,
+    listed,
     single_axis,
 )
 from pdenet_cli.formats.common.sigmas import sigma_of
@@ -61,13 +63,24 @@ def read(store: Store, options: OpenOptions) -> tuple[CubeMeta, Sliceable, str]:
     """The cube in a store: its metadata, its pixels, and the order of their axes."""
     variables = store.variables()
     if options.variable is not None:
-        asked = store.variable(options.variable)
+        asked = _asked(store, options.variable, variables)
         options = replace(options, variable=asked.name)
         variables = [asked, *(v for v in variables if v.name != asked.name)]
     variables = [_without_single_axis(store, variable) for variable in variables]
     lists = spectra.lists_in(store, variables)
     found = _as_meant(_find(store, variables, lists, options))
     return _described(store, found, lists), found.array, found.axes
+
+
+def _asked(store: Store, name: str, variables: Sequence[Variable]) -> Variable:
+    """The variable of this name; where there is none, an error that lists those that could be meant."""
+    try:
+        return store.variable(name)
+    except FormatError as error:
+        large = [variable for variable in variables if len(variable.shape) > 1]
+        if name.strip("/") in {variable.name.strip("/") for variable in variables}:
+            raise
+        raise FormatError(f"{str(error).removesuffix('.')}. It has {listed(large)}.") from error
 
 
 def _find(store: Store, variables: list[Variable], lists: list[NamedList], options: OpenOptions) -> _Found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from pdenet_cli.formats.common.base import Format, OpenOptions
 from pdenet_cli.formats.hdf5.guard import GuardedFile, is_hdf5
 from pdenet_cli.formats.hdf5.writing import DEFLATE
 from pdenet_cli.formats.mat import v5, v5_writing, v73
-from pdenet_cli.formats.mat.names import AXES, USUAL_AXES, variable_name, wavelength_name
+from pdenet_cli.formats.mat.names import AXES, METADATA, USUAL_AXES, line_of, variable_name, wavelength_name
 from pdenet_cli.formats.mat.opening import MatFile, read
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.meta import CubeMeta
@@ -69,7 +68,7 @@ def _variables(meta: CubeMeta) -> tuple[dict[str, Any], str, str]:
     if order != USUAL_AXES:
         small["axes"] = order
     if meta.extra:
-        small["extra"] = json.dumps(dict(meta.extra), default=str)
+        small[METADATA] = [line_of(name, value) for name, value in meta.extra.items()]
     return small, variable_name(meta.variable, small), order[::-1]
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Collection
+from typing import Any
 
 from pdenet_cli.formats.common import attributes
 from pdenet_cli.scene.meta import CubeMeta
 
 USUAL_AXES = "rcb"  # MATLAB's own toolboxes and nearly all data sets have the bands last
+METADATA = "metadata"  # a matrix of characters: in each row a field of another format and its value
 AXES, WAVELENGTH = "MATLAB axes", "MATLAB wavelength"  # in CubeMeta.native: their order, its name
 
 
@@ -25,6 +28,32 @@ def wavelength_name(meta: CubeMeta) -> str:
     several = meta.bands > 1 and attributes.is_spectrum(list(meta.wavelengths or ()))
     known = attributes.field_of(name) == "wavelengths" or several
     return name if known and _is_name(name) else "wavelength"
+
+
+def line_of(name: str, value: Any) -> str:
+    """A field of another format as a line: `sensor type = AVIRIS`; JSON where a plain text would not do."""
+    plain = isinstance(value, str) and value == value.strip() and value.isprintable() and _as_json(value) is None
+    return f"{name.replace('=', ' ')} = {value if plain else json.dumps(value, default=str)}"
+
+
+def parse_lines(lines: str | list[str]) -> dict[str, Any]:
+    """The fields in such lines; none if one of them is something else."""
+    fields = {}
+    for line in [lines] if isinstance(lines, str) else lines:
+        name, equals, text = line.partition(" = ")
+        if not equals:
+            return {}
+        value = _as_json(text.strip())
+        fields[name] = text.strip() if value is None else value
+    return fields
+
+
+def _as_json(text: str) -> Any:
+    """The value of a text of JSON, None if it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _is_name(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from pdenet_cli.formats.common import attributes
 from pdenet_cli.formats.common.choosing import Variable
 from pdenet_cli.formats.mat.folding import COLUMNS, ROWS
+from pdenet_cli.formats.mat.names import METADATA, parse_lines
 from pdenet_cli.scene.meta import CubeMeta
 
 LAYOUT = ROWS | COLUMNS | {"nband", "nbands", "bands", "interleave", "axes"}
@@ -92,13 +92,11 @@ def spectrum_in(values: Mapping[str, Any]) -> str | None:
 
 
 def unpacked(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values in a file of pdenet, with those of other formats that are JSON in its variable `extra`."""
-    try:
-        found = json.loads(values.get("extra", ""))
-    except (TypeError, ValueError):
-        found = None
-    others = {name: value for name, value in values.items() if name != "extra"}
-    return found | others if isinstance(found, dict) else others
+    """The values in a file of pdenet, with those of other formats that are in its variable `metadata`."""
+    lines = values.get(METADATA, [])
+    texts = isinstance(lines, str) or (isinstance(lines, list) and all(isinstance(line, str) for line in lines))
+    others = {name: value for name, value in values.items() if name != METADATA}
+    return (parse_lines(lines) if texts else {}) | others
 
 
 def _split(name: str) -> tuple[str, str]:
