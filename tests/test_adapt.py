@@ -50,7 +50,7 @@ def test_a_kept_model_is_calibrated_and_says_how_it_came_about(
     told = run(pdenet, large_scene, any_psf, output, "--psf", "1.4x1.8")
     assert told["kept"]
     model = load_model(output)
-    facts = model.spec.extra[adapting.ADAPTED]
+    facts = model.spec.adapted
     assert facts["psf"] == {"scale": 4, "kernel": "gaussian", "fwhm": 1.4, "across": 1.8, "noise": 0.0}
     assert facts["assumes"] == adapting.ASSUMES
     assert facts["began_with"]["name"] == "any"

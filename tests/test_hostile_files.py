@@ -118,20 +118,15 @@ def test_a_coordinate_system_of_megabytes_takes_no_time(size, tmp_path):
 
 
 @pytest.mark.parametrize("predictor", [2, 3])
-@pytest.mark.parametrize("planes", ["contig", "separate"])
-def test_predictors_of_uncompressed_tiffs_are_undone_on_a_copy(predictor, planes, tmp_path):
-    pixels = numbers((3, 10, 12), "u2" if predictor == 2 else "f4")
-    shown = pixels if planes == "separate" else pixels.transpose(1, 2, 0)
-    encode = imagecodecs.delta_encode if predictor == 2 else imagecodecs.floatpred_encode
-    coded = np.ascontiguousarray(encode(np.ascontiguousarray(shown), axis=-2 if planes == "contig" else -1))
-    about = dict(photometric="minisblack", planarconfig=planes, metadata=None)
-    tifffile.imwrite(tmp_path / "a.tif", coded, extratags=[(317, 3, 1, predictor, True)], **about)
-    before = (tmp_path / "a.tif").read_bytes()
+@pytest.mark.parametrize(
+    "layout", [dict(planarconfig="contig"), dict(rowsperstrip=3), dict(tile=(16, 16))], ids=str
+)
+def test_a_predictor_of_uncompressed_pixels_means_nothing_and_crashes_nothing(predictor, layout, tmp_path):
+    pixels = numbers((1, 20, 40), "u2" if predictor == 2 else "f4")
+    about = dict(photometric="minisblack", metadata=None, extratags=[(317, 3, 1, predictor, True)])
+    tifffile.imwrite(tmp_path / "a.tif", pixels[0], **about, **layout)
     with open_cube(tmp_path / "a.tif") as cube:
-        found = cube.read()
-    assert (tmp_path / "a.tif").read_bytes() == before
-    if predictor == 2:
-        np.testing.assert_array_equal(found, pixels)
+        np.testing.assert_array_equal(cube.read(), pixels)  # as GDAL reads it
 
 
 @pytest.mark.parametrize("value", ["text", np.arange(3), np.zeros((3, 2)), np.int64(1 << 60)], ids=str)
@@ -165,8 +160,8 @@ def weights(path, change):
 @pytest.mark.parametrize("name", ["mask_start", "width", "stages", "scale", "kernel", "unknown"])
 def test_absurd_configurations_of_weights_are_one_line(name, value, tmp_path):
     path = weights(tmp_path / "a.safetensors", lambda spec, numbers: spec["config"].update({name: value}))
-    if name == "mask_start" and value is None:
-        return  # which is a way to start
+    if (name, value) in (("mask_start", None), ("mask_start", True), ("stages", True)):
+        return  # True is 1, and None a way to start
     with pytest.raises(ModelError) as error:
         load_model(path)
     assert "\n" not in str(error.value)

@@ -143,3 +143,9 @@ def test_a_data_set_that_is_absent_is_left_out(study, data, tmp_path, capsys) ->
     shutil.copytree(data / "harvard", tmp_path / "harvard")
     assert study.main(["nas", "--data", str(tmp_path), "--out", str(tmp_path / "out"), *TINY], run_here([])) == 0
     assert "left out cave" in capsys.readouterr().err
+    (tmp_path / "ncalm").mkdir()
+    assert study.main(["real", "--data", str(tmp_path), "--out", str(tmp_path / "out"), *TINY], run_here([])) == 0
+    assert f"{tmp_path / 'urban'} is not a folder" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        study.main(["nas", "--data", str(tmp_path), "--out", "out", *TINY, "--samples", "1"])
+    assert "2 or more" in capsys.readouterr().err

@@ -47,9 +47,11 @@ EXAMPLES = {
     "evaluate": (
         "pdenet evaluate -m general-x4 truth.hdr",
         "pdenet evaluate estimate.tif truth.tif --json",
+        "pdenet evaluate fine.hdr --input scene.hdr",
     ),
     "calibrate": ("pdenet calibrate my-sensor.safetensors scenes/*.hdr -o calibrated.safetensors",),
     "psf": ("pdenet psf scene.hdr --picture edges.png",),
+    "adapt": ("pdenet adapt scene.hdr -o scene-x4.safetensors --minutes 10",),
     "list": ("pdenet models list --json",),
     "show": ("pdenet models show general-x4",),
     "import": ("pdenet models import checkpoint.pth -o model.safetensors",),

@@ -6,7 +6,6 @@ torch is imported only where weights are read.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 TRAINING = "training."  # prefix of tensors that only a resumed training needs
 ERRORS = "errors."  # prefix of the weights of the network that expects errors
 LARGEST_WEIGHT = 1e6  # those of the shipped models are below 10
-MAX_SIZE = 4096  # largest number in a configuration, so that a hostile header cannot build a huge network
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,7 +78,6 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
     path = find_model(name_or_path)
     header = read_header(path)
     spec = header.spec
-    _refuse_implausible(header)
     wanted = _wanted_shapes(header)
     _refuse_other_shapes(header, wanted)
     weights = {name: t.float() for name, t in read_tensors(path).items() if name in wanted}
@@ -106,16 +103,6 @@ def _error_net(weights: Mapping[str, Tensor], device: torch.device | str) -> Err
     network = ErrorNet()
     network.load_state_dict(weights)
     return network.eval().requires_grad_(False).to(device)
-
-
-def _refuse_implausible(header: Header) -> None:
-    """ModelError if the network would be huge, or have more blocks than there are weights."""
-    config = header.spec.config
-    sizes = {name: value for name, value in config.items() if isinstance(value, int)}
-    blocks = math.prod(sizes.get(name, 1) for name in ("stages", "units", "members"))  # each with its own weights
-    numbers = [abs(value) for value in config.values() if isinstance(value, int | float)]
-    if not all(number <= MAX_SIZE for number in numbers) or blocks > max(1, len(header.shapes)):
-        raise ModelError(f"{header.path}: its configuration {dict(config)} is not plausible.")
 
 
 def _wanted_shapes(header: Header) -> dict[str, tuple[int, ...]]:

@@ -6,6 +6,7 @@ A file that is damaged, incomplete or pickled is a ModelError that says so. Head
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 KEY = "pdenet"  # where the spec is in the metadata of the safetensors header
 SUFFIX = ".safetensors"
 MAX_HEADER_BYTES = 16 << 20
+MAX_SIZE = 4096  # largest number in a configuration, so that a hostile header cannot build a huge network
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,21 @@ def read_header(path: Path) -> Header:
     if size != 8 + length + end:
         raise ModelError(f"{path}: {size:,} bytes, but its header says {8 + length + end:,}; copy it again.")
     try:
-        return Header(path, ModelSpec.from_dict(spec), shapes, size)
+        header = Header(path, ModelSpec.from_dict(spec), shapes, size)
     except (TypeError, AttributeError, KeyError, ValueError) as error:
         raise ModelError(f"{path}: its description is incomplete ({error}).") from error
+    _refuse_implausible(header)
+    return header
+
+
+def _refuse_implausible(header: Header) -> None:
+    """ModelError if the network would be huge, or have more blocks than there are weights."""
+    config = header.spec.config
+    sizes = {name: value for name, value in config.items() if isinstance(value, int)}
+    blocks = math.prod(sizes.get(name, 1) for name in ("stages", "units", "members"))  # each with its own weights
+    numbers = [abs(value) for value in config.values() if isinstance(value, int | float)]
+    if not all(number <= MAX_SIZE for number in numbers) or blocks > max(1, len(header.shapes)):
+        raise ModelError(f"{header.path}: its configuration {dict(config)} is not plausible.")
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

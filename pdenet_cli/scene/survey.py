@@ -56,6 +56,7 @@ class Survey:
         return cls.of(cube, QUICK_VALUES)
 
     @classmethod
+    @np.errstate(over="ignore", invalid="ignore")  # of numbers near the ends of float64
     def of(cls, cube: Cube, at_most: int = sys.maxsize) -> Survey:
         """A survey of all of `cube`, or of evenly spread blocks of about `at_most` values."""
         meta = cube.meta

@@ -14,7 +14,6 @@ from pdenet_cli.errors import UsageError
 from pdenet_cli.files import refuse_existing, refuse_folders
 from pdenet_cli.models.catalogue import BICUBIC, choose_model
 from pdenet_cli.models.model import Model, load_model, save_model
-from pdenet_cli.models.spec import ERRORS_KEY
 from pdenet_cli.models.weights_file import SUFFIX
 from pdenet_cli.report import Say, Watch, hashes
 from pdenet_cli.tools.benchmark import Benchmark
@@ -24,10 +23,8 @@ from pdenet_cli.tools.train import Event, Note, TrainingPlan, train
 from pdenet_cli.tools.truths import TruthSettings, open_truth
 from pdenet_cli.training import schedules
 from pdenet_cli.training.data import held_out
-from pdenet_cli.uncertainty.calibration import KEY
 
 AUTO = "auto"  # the `psf` that means: as measured in the scene
-ADAPTED = "adapted"  # key of the facts in a model's description
 LEAST_SIDE = 8  # coarse pixels on a side of a held-out part that can tell whether a model gained
 LEAST_GAIN = 0.02  # dB on the held-out part; less is chance
 PART = "lower-right"
@@ -94,7 +91,7 @@ def adapt(
     say(f"Point spread: {psf} ({how}). Assumed: {ASSUMES}.")
     judged = replace(settings, part=PART, psf=None, spread=psf)
     with TemporaryDirectory(prefix="pdenet-") as folder:
-        fitted = Path(folder) / f"{ADAPTED}{SUFFIX}"
+        fitted = Path(folder) / f"adapted{SUFFIX}"
         plan = _plan(scene, source, psf, minutes, settings, seed, device, threads, before)
         trained = train(plan, fitted, watch=lambda event: None if isinstance(event, Note) else tell(event))
         save_model(fitted, _with_errors(load_model(fitted), before), overwrite=True)
@@ -187,8 +184,7 @@ def _plan(
 
 def _with_errors(after: Model, before: Model) -> Model:
     """The fitted model with what the one before has learned of its errors; the calibration fits it to them."""
-    kept = {ERRORS_KEY: before.spec.extra[ERRORS_KEY]} if ERRORS_KEY in before.spec.extra else {}
-    return replace(after, errors=before.errors, spec=replace(after.spec, extra={**after.spec.extra, **kept}))
+    return replace(after, errors=before.errors, spec=replace(after.spec, errors=before.spec.errors))
 
 
 def _scores(
@@ -210,9 +206,8 @@ def _scores(
 
 def _described(model: Model, psf: Degradation, facts: dict[str, Any], *, kept: bool) -> Model:
     """The model with the facts; one that takes any point spread is told the scene's unless it is told another."""
-    extra = {name: value for name, value in model.spec.extra.items() if name != KEY} | {ADAPTED: facts}
-    told = psf.to_dict() if kept or model.network.any_psf else model.spec.degradation
-    return replace(model, spec=replace(model.spec, extra=extra, degradation=told))
+    degradation = psf.to_dict() if kept or model.network.any_psf else model.spec.degradation
+    return replace(model, spec=replace(model.spec, adapted=facts, calibration=None, degradation=degradation))
 
 
 def words(adapted: Adapted) -> tuple[str, ...]:

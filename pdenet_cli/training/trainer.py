@@ -16,8 +16,9 @@ from torch import Tensor
 from pdenet_cli.degradation import Degradation
 from pdenet_cli.errors import ModelError, TrainingError, UsageError
 from pdenet_cli.models.catalogue import BICUBIC
-from pdenet_cli.models.model import MAX_SIZE, Model
+from pdenet_cli.models.model import Model
 from pdenet_cli.models.networks import NETWORKS, Draw, Network, Rival, build_network
+from pdenet_cli.models.weights_file import MAX_SIZE
 from pdenet_cli.training.learner import Learner
 from pdenet_cli.training.patches import Patch, Patches
 from pdenet_cli.training.processes import ONE_PROCESS, Processes

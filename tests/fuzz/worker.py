@@ -79,8 +79,15 @@ class Server:
         self.requests: BinaryIO
         self.answers: BinaryIO
 
-    def ask(self, *case: Any) -> Outcome:
-        """The outcome of a case; how its worker died, if it did."""
+    def ask(self, *case: Any, apart: bool = True) -> Outcome:
+        """The outcome of a case. Unless `apart`, scenes are looked over in the worker, without a process for each.
+
+        That is several times as fast; what breaks then is tried again as a user would run it.
+        """
+        outcome = self._asked(*case, apart)
+        return outcome if apart or not outcome.faults else self._asked(*case, True)
+
+    def _asked(self, *case: Any) -> Outcome:
         if not self.process:
             self._fork()
         began = time.monotonic()
@@ -135,7 +142,7 @@ def _serve(run_case: Callable[..., Outcome], folder: Path, requests: BinaryIO, a
 
     child._helper = None
     child.start()  # before zarr starts its threads
-    helper, base = child._helper, memory_of("VmRSS")
+    as_users_do, helper, base = child.run, child._helper, memory_of("VmRSS")
     data = memory_of("VmData")
     resource.setrlimit(resource.RLIMIT_DATA, (data + 2 * MOST_MEMORY,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -146,6 +153,8 @@ def _serve(run_case: Callable[..., Outcome], folder: Path, requests: BinaryIO, a
             return
         Path("/proc/self/clear_refs").write_text("5")  # the peak of memory begins anew
         began = time.monotonic()
+        *case, apart = case
+        child.run = as_users_do if apart else lambda function, *words, modules=(): function(*words)
         outcome = run_case(folder, *case)
         outcome.seconds = time.monotonic() - began
         outcome.memory = max(0, memory_of("VmHWM") - base)

@@ -82,6 +82,9 @@ def picture(path: Path, file: Any) -> TiffPicture:
     page = whole[0]
     _check_page(path, page)
     alike = [similar for similar in whole if similar.hash == page.hash]
+    for similar in alike:
+        if similar.compression == NONE:
+            similar.predictor = 1  # a predictor belongs to a compression; libtiff, and so GDAL, ignores others
     kind = np.dtype(np.uint8) if page.dtype.kind == "b" else page.dtype  # single bits become 0 and 1
     dtype = kind.newbyteorder(file.byteorder)
     planes, _, rows, columns, samples = page.shaped
