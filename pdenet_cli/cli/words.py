@@ -21,10 +21,10 @@ NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
 
 
 PANELS = {
-    "Input": "scale psf sensor var axes nodata range bands window kernel fwhm noise part",
+    "Input": "scale input reference psf sensor var axes nodata range bands window kernel fwhm noise part",
     "Model": "model samples seed ensemble mixtures network init config recipe",
     "Uncertainty": "with-uncertainty map level tolerance levels finer-psf uncertainty delta certify learn-errors",
-    "Output": "output dtype page quicklook style overwrite resume progress json dry-run html pixel csv plot",
+    "Output": "output dtype page picture quicklook style overwrite resume progress json dry-run html pixel csv plot",
     "Performance": "device threads memory tile halo precision workers cluster",
 }
 """The options of each panel of a help; all others are in a panel of their own."""
@@ -47,6 +47,7 @@ EXAMPLES = {
     "evaluate": (
         "pdenet evaluate -m general-x4 truth.hdr",
         "pdenet evaluate estimate.tif truth.tif --json",
+        "pdenet evaluate fine.tif --input scene.tif --psf 1.4",
         "pdenet evaluate fine.hdr --input scene.hdr",
     ),
     "calibrate": ("pdenet calibrate my-sensor.safetensors scenes/*.hdr -o calibrated.safetensors",),
