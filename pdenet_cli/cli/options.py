@@ -175,6 +175,18 @@ Quicklook = Annotated[
     bool,
     typer.Option("--quicklook", help="Also write a PNG: input, bicubic, result and a map of how far to trust it."),
 ]
+PageSize = Annotated[
+    str,
+    typer.Option(
+        "--page-size",
+        help="About how large the page may be. A larger one shows more pixels and bands of a large scene.",
+        metavar="SIZE",
+    ),
+]
+PAGE_SIZE = "15MB"
+PerBand = Annotated[
+    bool, typer.Option("--per-band", help="Write maps for each band too, each as large as the result in float32.")
+]
 Compression = Annotated[
     str | None,
     typer.Option(

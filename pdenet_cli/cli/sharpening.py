@@ -88,6 +88,8 @@ def sharpen(
     with _removed_if_empty(output):
         paths = output_paths(scenes, output, posterior.network.scale, folder=folder)
         results, failed = _sharpen_each(scenes, paths, posterior, options, settings, as_json)
+        if len(scenes) > 1 and settings.page and not settings.forecast:
+            _write_index(paths[0].parent, as_json)
     if as_json:
         print_json(results if len(scenes) > 1 else results[0])
     if failed:
@@ -97,6 +99,17 @@ def sharpen(
         err.print(table)
         others = "; the others are done" if len(failed) < len(scenes) else ""
         raise BatchError(f"{len(failed)} of {len(scenes)} scenes failed{others}.")
+
+
+def _write_index(folder: Path, as_json: bool) -> None:
+    """The page that leads to those of the scenes; not in the place of somebody else's."""
+    from pdenet_cli.tools.index import write_index
+
+    index = write_index(folder)
+    if index is None:
+        say(f"{folder / 'index.html'} is not an index of pdenet's and stays: no index is written.")
+    elif not as_json:
+        out.print(f"{escape(str(index))}  [dim]index of the pages[/]")
 
 
 @contextmanager
@@ -174,7 +187,7 @@ def _conclude(job: Job) -> None:
 def _show_forecast(scene: Path, forecast: Forecast) -> None:
     table = Table(title=escape(str(scene)), show_header=False, box=None, title_justify="left")
     for name, path in forecast.outputs.items():
-        table.add_row(name, escape(path))
+        table.add_row(name, escape(path), size_text(forecast.sizes[name]))
     table.add_row("on disk", size_text(forecast.bytes_on_disk))
     table.add_row("memory", f"about {size_text(forecast.bytes_of_memory)}")
     runs = f" in each of {forecast.spans} runs" if forecast.spans > 1 else ""

@@ -32,9 +32,15 @@ def upscale(
         typer.Option(
             "--with-uncertainty",
             help="Also write the maps std, share and, if the model can tell them, error and interval; pdenet "
-            "uncertainty makes other maps and a page.",
+            "uncertainty makes other maps.",
         ),
     ] = False,
+    per_band: options.PerBand = False,
+    page: Annotated[
+        bool,
+        typer.Option("--page", help="Also write an HTML page to compare input, bicubic and result, and a PNG."),
+    ] = False,
+    page_size: options.PageSize = options.PAGE_SIZE,
     seed: options.Seed = 0,
     ensemble: options.Ensemble = None,
     mixtures: options.MixtureCount = None,
@@ -110,9 +116,11 @@ def uncertainty(
         ),
     ] = None,
     levels: Annotated[int, typer.Option(help="Grey levels of the map share.", min=2)] = 256,
+    per_band: options.PerBand = False,
     page: Annotated[
         bool, typer.Option("--page/--no-page", help="Also write an HTML page, a picture and the sharpened cube.")
     ] = True,
+    page_size: options.PageSize = options.PAGE_SIZE,
     scale: options.Scale = None,
     model: options.ModelName = None,
     samples: Annotated[
@@ -149,7 +157,7 @@ def uncertainty(
     progress: options.Progress = "auto",
     as_json: options.Json = False,
 ) -> None:
-    """Map how far each pixel of the finer cube can be trusted, per band and merged over the bands.
+    """Map how far each pixel of the finer cube can be trusted, merged over the bands (--per-band: also in each).
 
     error: error to expect (root mean square), in the file's units
     std: standard deviation of the samples, in the file's units
@@ -162,7 +170,8 @@ def uncertainty(
 
     interval and risk need a calibrated model, error one that has learned its
     errors; the shipped models are both (see pdenet calibrate). Files are
-    named SCENE_MAP and SCENE_MAP_merged; a JSON report says what they show.
+    named SCENE_MAP_merged, those with a value for each band (intervals, and
+    all with --per-band) SCENE_MAP; a JSON report says what they show.
     """
     from pdenet_cli.formats import prepare
 

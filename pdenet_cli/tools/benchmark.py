@@ -158,6 +158,7 @@ class Benchmark:
             seconds: dict[str, float] = {}
             drawn: dict[str, StudyScores] = {}
             trusts: dict[str, Trust] = {}
+            halves: dict[str, Cube] = {}
             for system, posterior in self.posteriors.items():
                 started = time.monotonic()
                 estimate = scratch_cube(Path(folder), low, self.scale)
@@ -167,6 +168,10 @@ class Benchmark:
                 if system in self.calibrations:
                     maps = EstimateMaps.scratch(Path(folder), low, self.scale, estimate)
                     sharpen_coarse(low, posterior, maps.outputs, **options)
+                    calibration = self.calibrations[system]
+                    if self.settings.look and calibration is not None:  # before their sharpness is known
+                        output = scratch_cube(Path(folder), low, self.scale)
+                        halves[system] = maps.half_widths(calibration.at(self.level), output)
                     trusts[system] = self._trust(system, truth, low, maps)
                 elif len(self.samples) > 1 and posterior.network.random:
                     drawn[system] = self._study(truth, low, posterior, estimate, options)
@@ -175,7 +180,11 @@ class Benchmark:
                 views[system] = View.whole(estimate)
                 seconds[system] = seconds_since(started)
             result = scene_result(name, truth, views, self.scale, self.settings, seconds)
-            return replace(result, uncertainty=trusts), drawn
+            if (look := result.look) is not None:
+                look = look.with_input(low.cube.read(low.part), self.scale, truth.part)
+                for system, widths in halves.items():
+                    look = look.with_intervals(system, widths, truth.part)
+            return replace(result, uncertainty=trusts, look=look), drawn
 
     def _trust(self, system: str, truth: View, low: Coarse, maps: EstimateMaps) -> Trust:
         """How well a system knew its errors on a scene."""

@@ -16,6 +16,7 @@ from pdenet_cli.files import unwritable
 from pdenet_cli.formats import open_cube, output_format
 from pdenet_cli.formats.common.output import Output
 from pdenet_cli.models.networks.pdenet import kernel_of
+from pdenet_cli.pages.contents import PAGE_SIZE
 from pdenet_cli.report import Report, Say, finite, hashes, versions
 from pdenet_cli.sampling.posterior import Posterior, require_posterior
 from pdenet_cli.sampling.run import Unkept, seconds_beside_network, super_resolve
@@ -57,7 +58,9 @@ class Settings:
     resume: bool = False
     forecast: bool = False  # only a forecast is wanted; nothing will be written
     quicklook: bool = False  # also write a picture, and the sharpened cube for it
-    page: bool = False  # also write a page and a picture of the maps, and the sharpened cube for them
+    page: bool = False  # also write a page and a picture, and the sharpened cube for them
+    page_size: int = PAGE_SIZE  # bytes of the page at most
+    per_band: bool = False  # write maps for each band too; intervals always are
     style: bool = True  # also write a style for QGIS beside every raster
     compress: str | None = None  # how cubes are compressed: deflate, zstd or lzw, as their format allows
 
@@ -70,6 +73,7 @@ class Forecast:
     """What a job would need."""
 
     outputs: dict[str, str]
+    sizes: dict[str, int]  # bytes of each output
     bytes_on_disk: int
     bytes_of_memory: int
     tiles: int
@@ -97,7 +101,7 @@ class Job:
         """`output` is the sharpened cube; maps are named after it. `others` are scenes that must stay."""
         require_posterior(posterior)
         self.settings, self.others = settings, others
-        self.maps = Maps(settings.maps, settings.question, posterior)
+        self.maps = Maps(settings.maps, settings.question, posterior, per_band=settings.per_band)
         self.late_notes: list[str] = []  # what only the work has shown
         file = open_cube(scene, settings.variable, settings.axes, settings.nodata, settings.window)
         try:
@@ -124,7 +128,7 @@ class Job:
     def _delivery(self, cube: Cube, output: Path, posterior: Posterior) -> Delivery:
         """The files to be written, by what is known before the scene is looked at."""
         settings, form = self.settings, output_format(output)
-        page = settings.page and bool(self.maps.names)
+        page = settings.page and (settings.cube or bool(self.maps.names))
         cubes: dict[str, tuple[Output, CubeMeta]] = {}
         fine = _fine(cube, posterior)
         if settings.cube or page or settings.quicklook:
@@ -133,7 +137,8 @@ class Job:
         for name, meta in self.maps.metas(fine, self.maps.question):
             path = output.with_name(f"{output.stem}_{name}{output.suffix}")
             cubes[name] = Output(path, form, settings.compress), meta
-        return Delivery(output, cubes, settings.overwrite, settings.quicklook, page, settings.style)
+        page_size = settings.page_size if page else None
+        return Delivery(output, cubes, settings.overwrite, settings.quicklook, page_size, settings.style)
 
     def _prepared(self, cube: Cube, posterior: Posterior) -> ScenePass:
         """The scene, looked at: all of it, unless only a forecast is wanted."""
@@ -194,7 +199,11 @@ class Job:
     @property
     def _map_metas(self) -> dict[str, CubeMeta]:
         """What is known of the maps now that the scene has been looked at."""
-        return dict(self.maps.metas(_fine(self.scene.cube, self.scene.posterior), self.question))
+        return dict(self.maps.metas(self._fine, self.question))
+
+    @property
+    def _fine(self) -> CubeMeta:
+        return _fine(self.scene.cube, self.scene.posterior)
 
     def _interrupted(self, job: dict[str, Any], progress: Progress, say: Say) -> Record | None:
         """The record of an interrupted run that this one can continue; None: there is none."""
@@ -210,7 +219,9 @@ class Job:
     def seconds(self, *, quick: bool = False) -> float:
         """About how long the work takes: network and maps are timed on small parts; `quick`: on smaller ones."""
         side = QUICK_SIDE if quick else SIDE
-        layers = self.maps.layers({name: Unkept(meta) for name, (_, meta) in self.delivery.cubes.items()})
+        layers = self.maps.layers(
+            {name: Unkept(meta) for name, (_, meta) in self.delivery.cubes.items()}, self._fine
+        )
         return self.scene.seconds(side) + seconds_beside_network(self.scene, layers, self.question, side)
 
     def forecast(self) -> Forecast:
@@ -218,6 +229,7 @@ class Job:
         scene, cubes = self.scene, self.delivery.cubes
         return Forecast(
             outputs={name: str(output.path) for name, (output, _) in cubes.items()},
+            sizes={name: meta.nbytes for name, (_, meta) in cubes.items()},
             bytes_on_disk=sum(meta.nbytes for _, meta in cubes.values()),
             bytes_of_memory=scene.sampler.bytes_for(scene.plan),
             tiles=len(scene.plan.tiles),
@@ -234,7 +246,7 @@ class Job:
         """Write every tile that is not recorded yet; returns the statistics of the maps."""
         scene, tiles = self.scene, self.scene.plan.tiles
         with self.delivery.open_outputs(self._map_metas) as cubes:
-            layers = self.maps.layers(cubes)
+            layers = self.maps.layers(cubes, self._fine)
             finished = progress.trusted(record, cubes, tiles)
             numbers = [number for number in range(len(tiles)) if number not in finished]
             yield len(finished), len(tiles)
@@ -246,7 +258,7 @@ class Job:
             for note in clipped_notes(layers, partly=bool(finished)):
                 say(note)
                 self.late_notes.append(note)
-            return self.maps.statistics(cubes, scene.reading.radiometry, self.question)
+            return self.maps.statistics(cubes, self._fine, scene.reading.radiometry, self.question)
 
     def _job(self) -> dict[str, Any]:
         """All that decides the result, for the report; a resumed run must have the same."""
