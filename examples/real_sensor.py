@@ -3,9 +3,10 @@
     python examples/real_sensor.py SCENE FOLDER --model general-x4 --model adapted.safetensors --psf 1.4
     python examples/real_sensor.py SCENE FOLDER --model general-x4 --pixel 30,40 --pixel 12,5 -- --bands 10:60
 
-Outputs are FOLDER/SCENE_MODEL.tif, so that models do not collide, and FOLDER/SCENE.html. Models made for one point
-spread are not told the scene's; all are judged under it. Pixels are counted from 0 in the scene; without any,
-three are chosen. What follows -- goes to every pdenet command: --bands, --window, --var, --range ...
+Outputs are FOLDER/SCENE_MODEL.tif, so that models do not collide, and FOLDER/SCENE.html; those that are there
+already are used again. Models made for one point spread are not told the scene's; all are judged under it. Pixels are
+counted from 0 in the scene; without any, three are chosen. What follows -- goes to every pdenet command: --bands,
+--window, --var, --range ...
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ def page(
     yield "away; detail is a fact, not a score.</p><h2>Spectra</h2>"
     drawn = strokes(list(cubes), grey=BICUBIC if BICUBIC in cubes else None)
     yield legend(drawn)
+    yield "<div class='charts'>"
     for row, column in pixels:
         lines = []
         for label, cube in cubes.items():
@@ -105,7 +107,9 @@ def page(
             places = [float(i) for i in range(len(values))] if waves is None else [float(nm) for nm in waves]
             lines.append(Line(label, places, values, drawn[label]))
         title = f"row {row}, column {column} of the input"
-        yield f"<h3>{title}</h3><figure>{line_chart(lines, 'band or nanometres', 'value', title)}</figure>"
+        chart = line_chart(lines, "band or nanometres", "value", title)
+        yield f"<figure>{chart}<figcaption>{title}</figcaption></figure>"
+    yield "</div>"
 
 
 def main() -> None:

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from pdenet_cli.degradation import Degradation
 from pdenet_cli.models.model import load_model
 from pdenet_cli.tools import adapt as adapting
 from pdenet_cli.uncertainty.calibration import Calibration
 from tests.cubes import picture, written
+from tests.test_psf import WAVES, scene
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +98,12 @@ def test_what_cannot_be_told_is_refused(pdenet, large_scene, any_psf, make_cube,
     assert pdenet("adapt", large_scene, "--model", "bicubic", "-o", tmp_path / "b.safetensors").returncode == 2
     assert pdenet("adapt", large_scene, *words, "--psf", 1.4, "--sensor", "PRISMA").returncode == 2
     assert not list(tmp_path.glob("*.safetensors"))
+
+
+def test_psf_auto_tells_the_model_what_the_scene_shows(pdenet, any_psf, tmp_path):
+    cube = written(tmp_path / "fields.hdr", scene(Degradation(4, "gaussian", 1.4)), **WAVES)
+    ran = pdenet("upscale", cube, "-o", tmp_path / "fine.hdr", "--psf", "auto", "--model", any_psf, "--samples", 1)
+    assert ran.returncode == 0, ran.stderr
+    assert "pixels wide" in ran.stderr
+    told = json.loads((tmp_path / "fine.hdr.report.json").read_text())["job"]["psf"]
+    assert float(told.removeprefix("x4 gaussian of fwhm ").split(" x ")[0]) == pytest.approx(1.4, rel=0.05)
