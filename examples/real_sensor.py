@@ -4,9 +4,9 @@
     python examples/real_sensor.py SCENE FOLDER --model general-x4 --pixel 30,40 --pixel 12,5 -- --bands 10:60
 
 Outputs are FOLDER/SCENE_MODEL.tif, so that models do not collide, and FOLDER/SCENE.html; those that are there
-already are used again. Models made for one point spread are not told the scene's; all are judged under it. Pixels are
-counted from 0 in the scene; without any, three are chosen. What follows -- goes to every pdenet command: --bands,
---window, --var, --range ...
+already are used again. Models made for one point spread are not told the scene's; all are judged under it. Pixels
+are counted from 0 in the scene; without any, three are chosen. What follows -- goes to every pdenet command:
+--bands, --window, --var, --range ...
 """
 
 from __future__ import annotations
