@@ -24,7 +24,8 @@ PANELS = {
     "Input": "scale input reference psf sensor var axes nodata range bands window kernel fwhm noise part",
     "Model": "model samples seed ensemble mixtures network init config recipe",
     "Uncertainty": "with-uncertainty map level tolerance levels finer-psf uncertainty delta certify learn-errors",
-    "Output": "output dtype page picture quicklook style overwrite resume progress summary json dry-run html pixel csv plot",
+    "Output": "output dtype page picture quicklook style overwrite resume "
+    "progress summary json dry-run html pixel csv plot",
     "Performance": "device threads memory tile halo precision workers cluster finish",
 }
 """The options of each panel of a help; all others are in a panel of their own."""
