@@ -1,77 +1,96 @@
 """A part of the fuzzer: a few cases of every kind, some kills and full disks, a short series of jobs.
 
-In processes of their own: workers are forked from one without threads.
+All in one process of their own, from which workers are forked before it has threads.
 """
 
 import json
+import os
 import subprocess
 import sys
+import time
+from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
-from tests.fuzz.seeds import SEEDS
+from tests.fuzz import kills, running, steady
+from tests.fuzz.seeds import JOURNALED, SEEDS
 
 ROOT = Path(__file__).parent.parent
+CASES, KILLS, FULL, JOBS = 40, 12, 6, 60
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="forks workers and reads their memory from Linux's /proc"),
-    pytest.mark.usefixtures("_needs_zarr"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks workers, measures them in Linux's /proc")
 
 
-@pytest.fixture
-def _needs_zarr():
+def crash(*words, **options):
+    os.abort()
+
+
+def fail(*words, **options):
+    raise ZeroDivisionError("a bug")
+
+
+def tire(*words):
+    time.sleep(9)
+
+
+DESCRIBE = "pdenet_cli.tools.describe.describe"
+SPOILS = {
+    "died (SIGABRT)": ((DESCRIBE, crash),),
+    "a traceback": ((DESCRIBE, fail),),
+    "the input was changed": (("tests.fuzz.cases.contents", lambda folder: time.monotonic_ns()),),
+    "over 2 s": (("tests.fuzz.worker.LONGEST", 2.0), ("tests.fuzz.cases.run", tire)),
+    "MB of memory": (("tests.fuzz.worker.MOST_MEMORY", -1),),
+}
+"""What a fault must be called, and how to make it."""
+
+
+def all_parts(folder: Path) -> dict[str, object]:
+    """What each part of the fuzzer has found; run in a process of its own."""
+    found: dict[str, object] = {}
+    tallies = running.fuzz(list(SEEDS), 7, 600, CASES, folder / "found")
+    found["cases"] = {kind: (tally.cases, tally.faults) for kind, tally in tallies.items()}
+    found["kills"] = kills.interrupt(KILLS, FULL, 0, JOURNALED)
+    for fault, changes in SPOILS.items():
+        with ExitStack() as patches:
+            for name, new in changes:
+                patches.enter_context(patch(name, new))
+            found[fault] = running.fuzz(["envi"], 0, 600, 1, folder / "spoilt")["envi"].faults
+    found["jobs"] = steady.steady(JOBS)
+    return found
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
     pytest.importorskip("zarr")
+    folder = tmp_path_factory.mktemp("fuzz")
+    source = "import json, sys; from pathlib import Path; from tests.test_fuzz import all_parts\n"
+    source += "Path(sys.argv[1], 'told.json').write_text(json.dumps(all_parts(Path(sys.argv[1]))))"
+    ran = subprocess.run([sys.executable, "-c", source, folder], cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return json.loads((folder / "told.json").read_text()) | {"saved": sorted(p.name for p in folder.glob("*/*"))}
 
 
-def ran(*words):
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz", *map(str, words)], cwd=ROOT, capture_output=True, text=True
-    )
-    return done.returncode, done.stdout + done.stderr
+def test_damaged_and_lying_files_of_every_kind_break_nothing(found):
+    assert found["cases"] == {kind: [CASES, []] for kind in SEEDS}
 
 
-def test_damaged_and_lying_files_of_every_kind_break_nothing(tmp_path):
-    code, said = ran("--cases", 40, "--seed", 7, "--found", tmp_path / "found")
-    assert code == 0, said
-    assert all(f"{kind} " in said for kind in SEEDS)
-    assert not (tmp_path / "found").exists()
-
-
-def test_runs_that_are_killed_or_meet_a_full_disk_are_resumed_to_the_same_bytes():
-    code, said = ran("kills", "--kills", 12, "--full", 6)
-    assert code == 0, said
-    if "no disk could be mounted" in said:
+def test_runs_that_are_killed_or_meet_a_full_disk_are_resumed_to_the_same_bytes(found):
+    tallies, faults = found["kills"]
+    assert faults == []
+    assert sum(sum(tally.values()) for tally in tallies.values()) >= KILLS
+    if "no disk could be mounted" in str(tallies):
         pytest.skip("this user may mount no small disk: only kills were tried")
 
 
-def test_many_jobs_in_one_process_take_no_more_memory_files_or_threads():
-    code, said = ran("steady", "--jobs", 60)
-    assert code == 0, said
-
-
-SPOILED = """
-import sys
-from pathlib import Path
-from tests.fuzz import cases, running
-{spoil}
-tallies = running.fuzz(["envi"], 0, 60, 3, Path(sys.argv[1]))
-print(tallies["envi"].faults)
-"""
-SPOILS = {
-    "died (SIGABRT)": "import os, pdenet_cli.tools.describe as it; it.describe = lambda *w, **k: os.abort()",
-    "a traceback": "import pdenet_cli.tools.describe as it; it.describe = lambda *w, **k: 1 / 0",
-    "the input was changed": "cases.contents = lambda folder, n=iter(range(99)): next(n)",
-    "over 2 s": "import time, tests.fuzz.worker as it; it.LONGEST = 2.0; cases.run = lambda *w: time.sleep(9)",
-    "MB of memory": "from tests.fuzz import worker; worker.MOST_MEMORY = -1 << 40",
-}
+def test_many_jobs_in_one_process_take_no_more_memory_files_or_threads(found):
+    measured, faults = found["jobs"]
+    assert faults == []
+    assert len(measured) == 10
 
 
 @pytest.mark.parametrize("fault", SPOILS)
-def test_the_fuzzer_notices_what_breaks_and_saves_it(fault, tmp_path):
-    source = SPOILED.format(spoil=SPOILS[fault])
-    done = subprocess.run([sys.executable, "-c", source, tmp_path], cwd=ROOT, capture_output=True, text=True)
-    assert fault in done.stdout, done.stdout + done.stderr
-    saved = [json.loads((case / "case.json").read_text()) for case in tmp_path.glob("envi-0-*")]
-    assert fault in str(saved)
+def test_the_fuzzer_notices_what_breaks_and_saves_it(found, fault):
+    assert fault in str(found[fault])
+    assert found["saved"] == ["envi-0-0"]

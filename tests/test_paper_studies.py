@@ -133,8 +133,9 @@ def test_pictures_of_every_system(study, data, out) -> None:
 
 
 def test_a_record_of_another_command_is_not_taken(study, data, out) -> None:
+    results(study, data, out, "nas", "--sets", "cave")
     with pytest.raises(SystemExit, match="made by another command"):
-        study.main(["l2", "--data", str(data), "--out", str(out), *TINY], run_here([]))
+        study.main(["nas", "--data", str(data), "--out", str(out), *TINY], run_here([]))
     with pytest.raises(SystemExit, match="write for example 200steps"):
         study.main(["l2", "--data", str(data), "--out", str(out), "--budget", "soon"])
 

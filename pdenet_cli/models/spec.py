@@ -35,9 +35,7 @@ class ModelSpec:
     imported: Mapping[str, Any] = field(default_factory=dict)  # the checkpoint that the weights are from
     masks: Mapping[str, Any] = field(default_factory=dict)  # what the probabilities of its masks have become
     training: Mapping[str, Any] = field(default_factory=dict)  # where a training stands that can be resumed
-    adapted: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # which scene it was fitted to, what that gained
+    adapted: Mapping[str, Any] = field(default_factory=dict)  # which scene it was fitted to, what that gained
     extra: Mapping[str, Any] = field(default_factory=dict)  # what others wrote into the file
 
     def to_dict(self) -> dict[str, Any]:

@@ -34,7 +34,8 @@ def _finding(finding: Finding) -> Iterator[str]:
     yield f"<h2>{escape(finding.title)}</h2>"
     yield _words(finding.shows, finding.hides)
     rows = "".join(
-        f'<tr><th scope="row">{escape(f.name)}</th><td>{escape(f.text)}</td><td>{escape(f.says)}</td></tr>'
+        f'<tr><th scope="row">{escape(f.name)}</th><td>{escape(f.text)}</td>'
+        f'<td class="says">{escape(f.says)}</td></tr>'
         for f in finding.figures
     )
     yield f'<div class="scroll"><table><tbody>{rows}</tbody></table></div>'

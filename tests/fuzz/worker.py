@@ -25,6 +25,7 @@ from typing import Any, BinaryIO
 
 LONGEST = 60.0  # seconds of a case
 MOST_MEMORY = 1 << 30  # bytes beyond those of the imports
+LIMIT = 2 << 30  # bytes beyond them at which the system refuses more
 CODES = {0, 2, 3, 4, 5, 6, 7}  # 1 is a bug
 
 
@@ -144,7 +145,7 @@ def _serve(run_case: Callable[..., Outcome], folder: Path, requests: BinaryIO, a
     child.start()  # before zarr starts its threads
     as_users_do, helper, base = child.run, child._helper, memory_of("VmRSS")
     data = memory_of("VmData")
-    resource.setrlimit(resource.RLIMIT_DATA, (data + 2 * MOST_MEMORY,) * 2)
+    resource.setrlimit(resource.RLIMIT_DATA, (data + LIMIT,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     while True:
         try:
