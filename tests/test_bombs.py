@@ -5,13 +5,16 @@ import gzip
 import json
 import lzma
 import os
+import tracemalloc
 import zlib
+from contextlib import suppress
 
 import google_crc32c
 import h5py
 import imagecodecs
 import numpy as np
 import pytest
+import tifffile
 
 from pdenet_cli import open_cube
 from pdenet_cli.errors import FormatError
@@ -72,8 +75,6 @@ def store_of(path, codec, version, shards):
 
 def refused(path, *words):
     """The text of the refusal; it must not take memory."""
-    import tracemalloc
-
     tracemalloc.start()
     try:
         with pytest.raises(FormatError) as error, open_cube(path, axes="brc") as cube:
@@ -200,6 +201,29 @@ def test_an_hdf5_chunk_with_a_wrong_checksum_is_refused(tmp_path):
         _, raw = cube.id.read_direct_chunk((0, 0, 0))
         cube.id.write_direct_chunk((0, 0, 0), b"\7" + raw[1:])
     refused(tmp_path / "a.h5", "checksum")
+
+
+@pytest.mark.parametrize("compression", ["zstd", "deflate", "lzw", "lzma"])
+def test_a_tiff_strip_that_is_far_too_long_is_not_read_whole(compression, tmp_path):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, numbers((20, 30)), compression=compression, rowsperstrip=10, metadata=None)
+    with tifffile.TiffFile(path) as file:
+        counts = file.pages[0].tags["StripByteCounts"]
+        place, kind = counts.valueoffset, counts.dtype
+        last = max(map(sum, zip(file.pages[0].dataoffsets, file.pages[0].databytecounts, strict=True)))
+    assert last <= path.stat().st_size
+    content = bytearray(path.read_bytes())
+    most = {3: 65535, 4: SIZE}[int(kind)]
+    content[place : place + (2 if kind == 3 else 4)] = most.to_bytes(2 if kind == 3 else 4, "little")
+    path.write_bytes(content)
+    os.truncate(path, SIZE * 2)
+    tracemalloc.start()
+    try:
+        with suppress(FormatError), open_cube(path) as cube:
+            cube.read()
+        assert tracemalloc.get_traced_memory()[1] < 30e6
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("unpack", [bounded.inflated, bounded.unpacked_bz2, bounded.unpacked_lzma])

@@ -195,7 +195,7 @@ def test_a_map_added_as_the_contributors_page_says_is_in_files_page_and_picture(
 ) -> None:
     span = run_example("Add a map", np=np, Summary=Summary)["SPAN"]
     monkeypatch.setitem(MAPS, "span", (span,))
-    words = ("--map", "span", "--samples", 2, "--quicklook", "--window", 0, 0, 9, 9)
+    words = ("--map", "span", "--samples", 2, "--quicklook", "--per-band", "--window", 0, 0, 9, 9)
     ran = command.run("uncertainty", "scene.hdr", "-o", "maps", *words, cwd=folder)
     assert ran.returncode == 0, ran.stderr
     with open_cube(folder / "maps" / "scene_span.hdr") as cube:

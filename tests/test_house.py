@@ -29,10 +29,11 @@ HOMES = {
     "scipy": {"formats"},
     "tifffile": {"formats"},
     "spectral": {"formats"},
+    "distributed": {"tools"},
     "typer": {"cli"},
     "rich": {"cli"},
     "xarray": {"xarray"},
-    "dask": {"xarray"},
+    "dask": {"xarray", "tools"},
 }
 
 

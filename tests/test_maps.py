@@ -169,7 +169,7 @@ def test_only_maps_that_are_calibrated_speak_of_the_calibration(models):
 def test_a_map_says_its_own_unit_and_name(pdenet, models, tmp_path):
     about = dict(variable="radiance", extra={"units": "W/m2", "long_name": "radiance", "title": "mine"})
     scene = written(tmp_path / "a.nc", picture(3, 9, 7).astype("<f4"), **about)
-    model = ("--model", models / "pdenet.safetensors", "--samples", 2, "--no-page")
+    model = ("--model", models / "pdenet.safetensors", "--samples", 2, "--no-page", "--per-band")
     maps = ("--map", "share", "--map", "angle", "--map", "std")
     ran = pdenet("uncertainty", scene, "-o", tmp_path / "maps", *model, *maps)
     assert ran.returncode == 0, ran.stderr

@@ -17,6 +17,7 @@ from pdenet_cli.cli.adapt import adapt
 from pdenet_cli.cli.calibrate import calibrate
 from pdenet_cli.cli.chapters import print_chapter
 from pdenet_cli.cli.console import INTERRUPTED, print_error, use_progress
+from pdenet_cli.cli.doctor import doctor
 from pdenet_cli.cli.evaluate import evaluate
 from pdenet_cli.cli.info import info
 from pdenet_cli.cli.models import models
@@ -50,7 +51,7 @@ def _common(
     pass
 
 
-for command in (info, upscale, uncertainty, train, evaluate, calibrate, psf, adapt):
+for command in (info, upscale, uncertainty, train, evaluate, calibrate, psf, adapt, doctor):
     app.command(cls=Command)(command)
 app.command("help", cls=Command)(print_chapter)
 app.add_typer(models, name="models")

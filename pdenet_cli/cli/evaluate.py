@@ -22,6 +22,7 @@ from pdenet_cli.cli.console import (
 )
 from pdenet_cli.cli.parsing import parse_pixels, parse_samples, settings_of
 from pdenet_cli.cli.progress import shown_stages
+from pdenet_cli.cli.spreading import Spreading, spread_memory
 from pdenet_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +34,18 @@ if TYPE_CHECKING:
 
 
 DEFAULT_SAMPLES = "8"
-OF_MODELS = ("uncertainty", "samples", "ensemble", "mixtures", "kernel", "fwhm", "noise", "psf")
+OF_MODELS = (
+    "uncertainty",
+    "samples",
+    "ensemble",
+    "mixtures",
+    "kernel",
+    "fwhm",
+    "noise",
+    "psf",
+    "workers",
+    "cluster",
+)
 WIDE_TERMINAL = 90  # columns that a table of every metric needs; a narrower one leaves UIQI out
 WORSE_MARK = "!"  # before a difference that is worse than the baseline
 
@@ -132,6 +144,8 @@ def evaluate(
     seed: options.Seed = 0,
     device: options.Device = "auto",
     threads: options.Threads = None,
+    workers: options.WorkerCount = None,
+    cluster: options.ClusterAddress = None,
     memory: options.Memory = None,
     value_range: options.Range = None,
     bands: options.BandRange = None,
@@ -171,10 +185,11 @@ def evaluate(
     refuse_folders(files_to_write)
     refuse_existing(files_to_write, overwrite)
     look, pixels = html is not None, parse_pixels(pixel or ())
-    settings = settings_of(TruthSettings, context, look=look, pixels=pixels)
+    settings = spread_memory(settings_of(TruthSettings, context, look=look, pixels=pixels), workers)
+    spreading = Spreading(workers, cluster, threads)
     refuse_to_replace(files_to_write, files, settings)
     evaluation = _evaluate(
-        files, model or [], parse_samples(samples or DEFAULT_SAMPLES), scale, seed, device, settings
+        files, model or [], parse_samples(samples or DEFAULT_SAMPLES), scale, seed, device, settings, spreading
     )
     # Printed before files are written: a full disk must not lose the work of hours.
     if as_json:
@@ -264,6 +279,7 @@ def _evaluate(
     seed: int,
     device: str,
     settings: TruthSettings,
+    spreading: Spreading,
 ) -> Evaluation:
     from pdenet_cli.tools.benchmark import Benchmark
     from pdenet_cli.tools.evaluate import evaluate_files
@@ -275,8 +291,8 @@ def _evaluate(
             )
         return evaluate_files(files[0], files[1], scale, settings)
     benchmark = Benchmark(models, samples, seed, device, settings, scale)
-    with shown_stages(len(files) * len(models)) as watch:
-        return benchmark.run(files, watch, say)
+    with spreading.engine() as engine, shown_stages(len(files) * len(models)) as watch:
+        return benchmark.run(files, watch, say, engine)
 
 
 # Tables.

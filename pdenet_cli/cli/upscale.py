@@ -9,7 +9,8 @@ import typer
 
 from pdenet_cli.cli import options
 from pdenet_cli.cli.parsing import settings_of
-from pdenet_cli.cli.sharpening import PosteriorOptions, sharpen
+from pdenet_cli.cli.sharpening import AUTO, PosteriorOptions, part_of, sharpen
+from pdenet_cli.cli.spreading import Spreading
 
 
 def upscale(
@@ -49,6 +50,10 @@ def upscale(
     finer_psf: options.FinerSpread = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
+    workers: options.WorkerCount = None,
+    cluster: options.ClusterAddress = None,
+    part: options.PartOfAll = None,
+    finish: options.Finish = False,
     memory: options.Memory = None,
     tile: options.TileSide = None,
     halo: options.Halo = None,
@@ -68,6 +73,7 @@ def upscale(
     resume: options.Resume = False,
     dry_run: options.DryRun = False,
     progress: options.Progress = "auto",
+    summary: options.SummaryFile = None,
     as_json: options.Json = False,
 ) -> None:
     """Make cubes 4 times (or --scale) finer, still georeferenced, in the input's format and units.
@@ -77,14 +83,16 @@ def upscale(
     from pdenet_cli.formats import prepare
 
     prepare()
-    from pdenet_cli.tools.job import Settings
+    from pdenet_cli.tools.settings import Settings
 
     of_posterior = PosteriorOptions(
         scale, model, samples, seed, ensemble, device, threads, mixtures, psf, sensor, finer_psf
     )
     maps = None if with_uncertainty else ()
-    settings = settings_of(Settings, context, maps=maps, forecast=dry_run)
-    sharpen(scenes, output, of_posterior, settings, as_json)
+    others = dict(maps=maps, forecast=dry_run, part=part_of(part), measure_psf=psf == AUTO)
+    settings = settings_of(Settings, context, **others)
+    spreading = Spreading(workers, cluster, threads)
+    sharpen(scenes, output, of_posterior, settings, as_json, False, spreading, summary)
 
 
 def uncertainty(
@@ -139,6 +147,10 @@ def uncertainty(
     finer_psf: options.FinerSpread = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
+    workers: options.WorkerCount = None,
+    cluster: options.ClusterAddress = None,
+    part: options.PartOfAll = None,
+    finish: options.Finish = False,
     memory: options.Memory = None,
     tile: options.TileSide = None,
     halo: options.Halo = None,
@@ -155,6 +167,7 @@ def uncertainty(
     resume: options.Resume = False,
     dry_run: options.DryRun = False,
     progress: options.Progress = "auto",
+    summary: options.SummaryFile = None,
     as_json: options.Json = False,
 ) -> None:
     """Map how far each pixel of the finer cube can be trusted, merged over the bands (--per-band: also in each).
@@ -176,7 +189,7 @@ def uncertainty(
     from pdenet_cli.formats import prepare
 
     prepare()
-    from pdenet_cli.tools.job import Settings
+    from pdenet_cli.tools.settings import Settings
     from pdenet_cli.uncertainty.summaries import Question
 
     of_posterior = PosteriorOptions(
@@ -184,5 +197,7 @@ def uncertainty(
     )
     question = Question(levels, level, tolerance)
     names = tuple(maps) if maps else None
-    settings = settings_of(Settings, context, cube=False, maps=names, question=question, forecast=dry_run)
-    sharpen(scenes, output, of_posterior, settings, as_json, folder=True)
+    others = dict(maps=names, forecast=dry_run, part=part_of(part), measure_psf=psf == AUTO)
+    settings = settings_of(Settings, context, cube=False, question=question, **others)
+    spreading = Spreading(workers, cluster, threads)
+    sharpen(scenes, output, of_posterior, settings, as_json, True, spreading, summary)

@@ -24,9 +24,9 @@ PANELS = {
     "Input": "scale input reference psf sensor var axes nodata range bands window kernel fwhm noise part",
     "Model": "model samples seed ensemble mixtures network init config recipe",
     "Uncertainty": "with-uncertainty map level tolerance levels finer-psf uncertainty delta certify learn-errors",
-    "Output": "output dtype page picture quicklook style overwrite resume progress json dry-run html pixel csv "
-    "plot",
-    "Performance": "device threads memory tile halo precision workers cluster",
+    "Output": "output dtype page picture quicklook style overwrite resume "
+    "progress summary json dry-run html pixel csv plot",
+    "Performance": "device threads memory tile halo precision workers cluster finish",
 }
 """The options of each panel of a help; all others are in a panel of their own."""
 
@@ -53,6 +53,7 @@ EXAMPLES = {
     ),
     "calibrate": ("pdenet calibrate my-sensor.safetensors scenes/*.hdr -o calibrated.safetensors",),
     "psf": ("pdenet psf scene.hdr --picture edges.png",),
+    "doctor": ("pdenet doctor", "pdenet doctor --json"),
     "adapt": ("pdenet adapt scene.hdr -o scene-x4.safetensors --minutes 10",),
     "list": ("pdenet models list --json",),
     "show": ("pdenet models show general-x4",),

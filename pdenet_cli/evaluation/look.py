@@ -52,7 +52,7 @@ class Look:
         rgb = _nearest(rgb_bands(truth.cube.meta), truth.bands)
         readers = {name: Reader(view, step) for name, view in {TRUTH: truth, **estimates}.items()}
         red, green, blue = channels = tuple(truth.bands.index(band) for band in rgb)
-        colours, errors = _maps(truth, readers, step, channels)
+        colours, errors = _maps(truth, readers, step, list(channels))
         limits = _limits(colours[TRUTH])
         part, numbers = truth.part, truth.cube.band_numbers
         spots = spots or [

@@ -47,8 +47,7 @@ class Delivery:
 
     @property
     def report_path(self) -> Path:
-        named = named_after(self.path)
-        return named.with_name(named.name + REPORT)
+        return report_path(self.path)
 
     @property
     def journal(self) -> Journal:
@@ -221,6 +220,12 @@ class Delivery:
         for output, _ in self.cubes.values():
             output.discard()
         remove(partial_path(self.report_path))
+
+
+def report_path(path: Path) -> Path:
+    """The report of an output."""
+    named = named_after(path)
+    return named.with_name(named.name + REPORT)
 
 
 def named_after(path: Path) -> Path:

@@ -20,6 +20,7 @@ from pdenet_cli.scene.cube import Pixels
 
 Page = Any  # a TiffPage, whose annotations are incomplete
 
+ROOM = 1 << 16  # bytes of heads and tables
 NONE, JPEG, LERC = 1, 7, 34887
 COMPRESSIONS = {NONE: "none", 5: "LZW", JPEG: "JPEG", 8: "deflate", 32946: "deflate", 32773: "PackBits"}
 COMPRESSIONS |= {LERC: "LERC", 34925: "LZMA", 50000: "ZSTD"}
@@ -89,7 +90,7 @@ class SegmentArray:
         page = self.pages[plane] if len(self.pages) > 1 else self.pages[0]
         offset, count = int(page.dataoffsets[index]), int(page.databytecounts[index])
         # A copy of its bytes: predictors are undone in place, which would crash on a mapped file.
-        raw: Any = part_of(self.path, offset, count) if count else None
+        raw: Any = part_of(self.path, offset, min(count, self._longest)) if count else None
         more = {"jpegtables": page.jpegtables} if page.compression == JPEG else {}
         try:
             if raw is not None and page.compression in (JPEG, LERC):
@@ -104,12 +105,18 @@ class SegmentArray:
             raise FormatError(f"{self.path}: {problem}. Copy it again.") from error
         return (None if part is None else part[0]), place
 
+    @property
+    def _longest(self) -> int:
+        """More bytes than a strip or tile is ever packed into."""
+        page = self.pages[0]
+        return 2 * math.prod(map(int, page.chunks)) * int(page.dtype.itemsize) + ROOM
+
     def _checked(self, raw: bytes) -> bytes:
         """A JPEG or LERC picture, refused if its own size, which the codec would use, is too large."""
         page = self.pages[0]
         height, width = page.chunks[:2]
         if page.compression == LERC:
-            raw = _unwrapped(raw, room=2 * math.prod(page.chunks) * page.dtype.itemsize + 65536)
+            raw = _unwrapped(raw, room=self._longest)
             version = struct.unpack_from("<i", raw, 6)[0]
             rows, columns = struct.unpack_from("<ii", raw, 10 if version < 3 else 14)
         else:
