@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from pdenet_cli.scene.survey import Survey
     from pdenet_cli.scene.window import Window
     from pdenet_cli.tools.arrays import sharpen
-    from pdenet_cli.tools.job import Job, Settings
+    from pdenet_cli.tools.job import Job
+    from pdenet_cli.tools.settings import Settings
     from pdenet_cli.uncertainty.summaries import Question
 
 __version__ = "0.1.0"
@@ -71,7 +72,7 @@ _LATER = {
     "Posterior": "pdenet_cli.sampling.posterior",
     "Question": "pdenet_cli.uncertainty.summaries",
     "Radiometry": "pdenet_cli.scene.radiometry",
-    "Settings": "pdenet_cli.tools.job",
+    "Settings": "pdenet_cli.tools.settings",
     "Survey": "pdenet_cli.scene.survey",
     "Window": "pdenet_cli.scene.window",
     "create_cube": "pdenet_cli.formats",

@@ -2,4 +2,5 @@
 
 from pdenet_cli.cli import main
 
-main()
+if __name__ == "__main__":  # worker processes import it too
+    main()

@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -21,6 +22,7 @@ except ImportError:  # Windows: two runs that write the same output are not dete
     fcntl = None  # type: ignore[assignment]
 
 PARTIAL = ".partial"
+LOCK_PAUSE = 0.05  # seconds between two attempts to get a lock
 NOTHING_LEFT = "No partial file was left."
 LONGEST_NAME = 255  # bytes, where the system does not say
 UNABLE_TO_SYNC = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EACCES, errno.EBADF, errno.EROFS}
@@ -134,13 +136,15 @@ def refuse_folders(files: tuple[Path, ...]) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, patience: float = 0) -> Iterator[None]:
     """Hold a lock on this file, so that no other run writes the same outputs; an empty file is removed then.
+
+    OutputError if another run has it, and keeps it for longer than `patience` seconds.
 
     The lock of a killed run ends with it, even if the file stays. There are no locks on Windows, where an open
     file could not be removed.
     """
-    with contextlib.nullcontext() if fcntl is None else _lock_file(path):
+    with contextlib.nullcontext() if fcntl is None else _lock_file(path, patience):
         try:
             yield
         finally:
@@ -149,8 +153,9 @@ def locked(path: Path) -> Iterator[None]:
                     path.unlink()
 
 
-def _lock_file(path: Path) -> TextIO:
-    """The file, opened and locked; OutputError if another run has it."""
+def _lock_file(path: Path, patience: float) -> TextIO:
+    """The file, opened and locked."""
+    late = time.monotonic() + patience
     while True:
         try:
             file = open(path, "a", opener=_open_plainly)  # noqa: SIM115 the lock ends with it
@@ -162,6 +167,9 @@ def _lock_file(path: Path) -> TextIO:
                 return file
         except BlockingIOError:
             file.close()
+            if time.monotonic() < late:
+                time.sleep(LOCK_PAUSE)
+                continue
             raise OutputError(f"{path.absolute().parent}: another run is writing the same output.") from None
         except FileNotFoundError:
             pass

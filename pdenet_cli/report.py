@@ -31,6 +31,8 @@ class Report:
     seconds: float
     notes: tuple[str, ...] = ()
     maps: dict[str, Any] = field(default_factory=dict)  # statistics of each uncertainty map
+    asked: dict[str, Any] = field(default_factory=dict)  # what was asked for, before the scene was looked at
+    stamps: dict[str, list[int]] = field(default_factory=dict)  # size and time of change of each file of the scene
 
     @classmethod
     def read(cls, path: Path) -> Self | None:

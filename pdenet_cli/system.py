@@ -134,6 +134,13 @@ def tune_process() -> None:
     keep_freed_memory()
 
 
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def use_threads(count: int | None) -> None:
     """Let torch use `count` threads; None: its own default."""
     if count is not None:

@@ -208,7 +208,7 @@ def test_what_is_said_of_chosen_bands_is_theirs(full):
 
 def test_a_list_of_bands_is_sharpened_as_a_scene_of_them_alone(pdenet, full, models, tmp_path):
     path, few = full
-    words = ("--model", models / "calibrated.safetensors", "--samples", 2, "--with-uncertainty")
+    words = ("--model", models / "calibrated.safetensors", "--samples", 2, "--with-uncertainty", "--per-band")
     assert pdenet("upscale", path, "-o", tmp_path / "a.hdr", *words, "--bands", LIST).returncode == 0
     assert pdenet("upscale", few, "-o", tmp_path / "b.hdr", *words).returncode == 0
     for name in ("", "_std", "_interval_low"):

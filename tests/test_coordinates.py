@@ -8,6 +8,7 @@ import pytest
 from pdenet_cli import open_cube
 from pdenet_cli.formats.labelled.coordinates import Coordinate, placed
 from pdenet_cli.scene.georeference import Georeference
+from tests.cubes import written
 from tests.stores import numbers, write
 
 UTM = dict(
@@ -292,4 +293,19 @@ def test_a_map_info_that_makes_no_sense_is_left_out(text, tmp_path):
         file["cube"].attrs["map info"] = text
     meta = open_cube(tmp_path / "a.h5").meta
     assert meta.georeference.transform is None
+    assert not meta.extra
+
+
+def test_what_is_an_array_of_its_own_is_no_attribute_and_arrays_say_what_they_are(tmp_path):
+    waves = dict(wavelengths=(450.0, 550.0), wavelength_units="nm", fwhm=(9.0, 9.5))
+    place = Georeference(transform=(500_000, 30, 0, 4_500_000, 0, -30), crs="EPSG:32633")
+    path = written(tmp_path / "a.nc", np.ones((2, 3, 4), "f4"), georeference=place, variable="hsi", **waves)
+    with h5py.File(path) as file:
+        assert not {"wavelength", "wavelength_units", "fwhm"} & set(file["hsi"].attrs)
+        for name in ("wavelength", "fwhm", "x", "y"):
+            assert {"long_name", "units"} <= set(file[name].attrs)
+        assert file["wavelength"].attrs["standard_name"] == "radiation_wavelength"
+    with open_cube(path) as cube:
+        meta = cube.meta
+    assert (meta.wavelengths, meta.wavelength_units, meta.fwhm) == tuple(waves.values())
     assert not meta.extra

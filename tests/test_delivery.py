@@ -281,7 +281,7 @@ def test_all_cubes_of_a_run_must_have_room_together(scene, models, tmp_path, mon
     assert not list(tmp_path.glob("*fine*"))
     with_room_for(needed, monkeypatch)
     list(Job(scene, tmp_path / "fine.hdr", posterior, settings).run())
-    assert (tmp_path / "fine_std.hdr").exists()
+    assert (tmp_path / "fine_std_merged.hdr").exists()
 
 
 def test_a_full_disk_ends_in_one_line_and_leaves_nothing(scene, models, tmp_path):

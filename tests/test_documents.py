@@ -21,7 +21,10 @@ from tests import command
 
 ROOT = Path(pdenet_cli.__file__).parents[1]
 DOCUMENTS = sorted(path for path in ROOT.rglob("*.md") if ".venv" not in path.parts)
-MANUAL = [ROOT / "examples" / f"{name}.md" for name in ("uncertainty", "formats", "evaluation", "training")]
+MANUAL = [
+    ROOT / "examples" / f"{name}.md"
+    for name in ("uncertainty", "formats", "evaluation", "training", "real_sensors")
+]
 LONGEST = 8000  # characters of a document that is read to the end
 
 pytestmark = pytest.mark.skipif(not (ROOT / "README.md").is_file(), reason="an installed package has no documents")

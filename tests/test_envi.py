@@ -615,3 +615,23 @@ def test_default_bands_are_those_that_are_there(tmp_path, words, known):
     items = gdal_metadata.Items(f'<GDALMetadata><Item name="default_bands">{words}</Item></GDALMetadata>', 2)
     assert items.meta().get("default_bands") == known
     assert attributes.parse_fields({"default_bands": words}, 2)[0].get("default_bands") == known
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (("red 650.0 nm", "green (550 Nanometers)", "blue: 450.00nm"), "{ red , green , blue }"),
+        (("650 nm", "550 nm", "450 nm"), "{ Band 1 , Band 2 , Band 3 }"),
+        (("B650", "B551", "B450"), "{ B650 , B551 , B450 }"),  # the second is not its wavelength
+    ],
+)
+def test_readers_that_show_wavelengths_after_names_show_them_once(names, shown, tmp_path):
+    waves = dict(wavelengths=(650.0, 550.0, 450.0), wavelength_units="Nanometers")
+    written(tmp_path / "a.hdr", np.ones((3, 2, 2), "u1"), band_names=names, **waves)
+    assert EnviHeader.read(tmp_path / "a.hdr").fields["band names"].replace("\n", " ") == shown
+
+
+def test_a_description_has_braces_in_headers_only(tmp_path):
+    written(tmp_path / "a.hdr", PIXELS, extra={"description": "one\ntwo"})
+    with open_cube(tmp_path / "a.hdr") as cube:
+        assert cube.meta.extra["description"] == "one\ntwo"

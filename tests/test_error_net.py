@@ -255,7 +255,7 @@ def test_a_model_knows_how_sharp_its_scenes_were_and_expects_other_errors_of_oth
     assert usual == pytest.approx(known)
     found = {}
     for fwhm in (usual, 2.9):
-        words = ("--model", wise, "--samples", 4, "--map", "error", "--finer-psf", fwhm, "--no-page")
+        words = ("--model", wise, "--samples", 4, "--map", "error", "--finer-psf", fwhm, "--no-page", "--per-band")
         ran = pdenet("uncertainty", scene, "-o", tmp_path / str(fwhm), *words)
         assert ran.returncode == 0, ran.stderr
         with open_cube(tmp_path / str(fwhm) / "scene_error.hdr") as cube:
@@ -266,7 +266,8 @@ def test_a_model_knows_how_sharp_its_scenes_were_and_expects_other_errors_of_oth
 
 
 def test_the_map_of_errors_is_in_the_units_of_the_file(pdenet, wise, scene, tmp_path):
-    ran = pdenet("uncertainty", scene, "-o", tmp_path / "maps", "--model", wise, "--samples", 4, "--map", "error")
+    words = ("--model", wise, "--samples", 4, "--map", "error", "--per-band")
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "maps", *words)
     assert ran.returncode == 0, ran.stderr
     with open_cube(tmp_path / "maps" / "scene_error.hdr") as bands:
         errors = bands.read()
@@ -288,7 +289,7 @@ def test_errors_are_a_default_map_of_a_model_that_knows_them(pdenet, wise, model
         folder = tmp_path / model.stem
         ran = pdenet("uncertainty", scene, "-o", folder, "--model", model, "--samples", 4, "--no-page")
         assert ran.returncode == 0, ran.stderr
-        assert (folder / "scene_error.hdr").exists() is expected
+        assert (folder / "scene_error_merged.hdr").exists() is expected
 
 
 def test_only_maps_of_errors_take_the_memory_for_them(wise, scene, tmp_path):

@@ -35,7 +35,7 @@ def evaluated(truth, contestants):
 def test_the_page_shows_tables_maps_spectra_and_curves(evaluated):
     text = evaluation_page(evaluated)
     counted = check_page(text)
-    assert counted["images"] == 4 + 3 + 1  # colours with the truth, errors, the colour scale
+    assert counted["images"] == 5 + 3 + 1  # colours with truth and input, errors, the colour scale
     for words in ("where the systems differ most", "a typical error", "PSNR of each band", "wavelength, nm"):
         assert words in text
     best = max(values["MPSNR"] for values in evaluated.means().values())

@@ -14,7 +14,7 @@ def test_a_name_too_long_for_the_disk_is_one_line_and_stops_no_other(pdenet, mak
     ran = pdenet("uncertainty", long, short, "-o", tmp_path / "maps", "--samples", 2, "--map", "std")
     assert ran.returncode == 7, ran.stderr
     assert "Traceback" not in ran.stderr
-    assert (tmp_path / "maps" / "short_std.hdr").exists()
+    assert (tmp_path / "maps" / "short_std_merged.hdr").exists()
     page = tmp_path / f"{'p' * 300}.html"
     ran = pdenet("evaluate", short, short, "--html", page)
     assert ran.returncode == 5, ran.stderr

@@ -280,9 +280,9 @@ def test_tiles_wait_for_each_other_where_the_disk_is_slow(tmp_path, monkeypatch)
 
     monkeypatch.setattr(finished_tiles, "sync", slow)
     book = Mock(append=lambda *lines: noted.append(len(lines)))
-    with TileRecorder(book, {}, (tmp_path,)) as recorder:
+    with TileRecorder(book, (tmp_path,)) as recorder:
         for number in range(30):
-            recorder.add(number, Mock())
+            recorder.add(number, {})
             clock[0] += 1
     assert noted == [1, 10, 10, 9]  # a hundredth of the time, and the rest at the end
 

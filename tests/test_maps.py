@@ -38,7 +38,7 @@ def test_a_tolerance_is_in_values_as_the_header_scales_them(
     posterior = Posterior(load_model(models / "calibrated.safetensors"), 2)
     risks = []
     for scene, asked, ends in ((plain, 0.02, None), (scaled, tolerance, None if said else (0, 10000))):
-        settings = Settings(False, ("risk",), Question(tolerance=asked), ends)
+        settings = Settings(False, ("risk",), Question(tolerance=asked), ends, per_band=True)
         list(Job(scene, tmp_path / f"out_{scene.name}", posterior, settings).run())
         risks.append(open_cube(tmp_path / f"out_{scene.stem}_risk.hdr").read())
     np.testing.assert_allclose(*risks, rtol=1e-3)
@@ -59,7 +59,8 @@ def test_a_tolerance_beyond_all_differences_of_a_scene_gets_a_note(models, tmp_p
     pixels[0, 0, :2] = 300, 420
     scene = written(tmp_path / "even.hdr", pixels, **said)
     posterior = Posterior(load_model(models / "calibrated.safetensors"), 2)
-    job = Job(scene, tmp_path / "out.hdr", posterior, Settings(False, ("risk",), Question(tolerance=asked)))
+    settings = Settings(False, ("risk",), Question(tolerance=asked), per_band=True)
+    job = Job(scene, tmp_path / "out.hdr", posterior, settings)
     list(job.run())
     differ = "0.012" if said else "120"
     met = f"`tolerance` {asked:g} is larger than any difference of this scene's values ({differ})"
@@ -110,8 +111,14 @@ def test_bands_of_different_gains_are_merged_as_the_header_scales_them(models, t
     said = dict(gains=tuple(gains), offsets=tuple(offsets))
     scene = written(tmp_path / "packed.hdr", np.rint((values - offset) / gain).astype("<i2"), **said)
     posterior = Posterior(load_model(models / "calibrated.safetensors"), 4)
-    job = Job(scene, tmp_path / "out.hdr", posterior, Settings(True, ("std", "share", "interval"), tile=7))
+    settings = Settings(True, ("std", "share", "interval"), tile=7, per_band=True)
+    job = Job(scene, tmp_path / "out.hdr", posterior, settings)
     list(job.run())
+    fewer = Job(scene, tmp_path / "few.hdr", posterior, dataclasses.replace(settings, per_band=False))
+    list(fewer.run())
+    assert fewer.report.maps == job.report.maps
+    assert set(job.report.outputs) - set(fewer.report.outputs) == {"std", "share"}
+    assert (tmp_path / "few_std_merged.img").read_bytes() == (tmp_path / "out_std_merged.img").read_bytes()
     cubes = {name: open_cube(path) for name, path in job.report.outputs.items()}
     made = {name: cube.read().astype(np.float64) for name, cube in cubes.items()}
     unit = (1e-3, 0.0) if alike else (1, 0)  # of merged maps

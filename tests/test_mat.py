@@ -589,3 +589,11 @@ def test_real_wavelengths_and_bad_bands_are_found(data):
     assert 365 < meta.wavelengths_nm[0] < 367
     for path in (data / "trial/wavelengths").glob("*.mat"):
         assert 360 < open_cube(path).meta.wavelengths_nm[0] < 370
+
+
+def test_fields_of_other_formats_are_readable_lines(tmp_path):
+    extra = {"sensor type": "AVIRIS", "sun azimuth": "141.5", "lines of text": "one\ntwo", "levels": [1.0, 2.0]}
+    write(tmp_path / "a.mat", numbers((4, 5, 6)), extra=extra)
+    lines = [line.rstrip() for line in scipy.io.loadmat(tmp_path / "a.mat")["metadata"]]
+    assert lines[0] == "sensor type = AVIRIS"
+    assert dict(open_cube(tmp_path / "a.mat").meta.extra) == extra

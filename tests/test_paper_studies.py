@@ -133,8 +133,9 @@ def test_pictures_of_every_system(study, data, out) -> None:
 
 
 def test_a_record_of_another_command_is_not_taken(study, data, out) -> None:
+    results(study, data, out, "nas", "--sets", "cave")
     with pytest.raises(SystemExit, match="made by another command"):
-        study.main(["l2", "--data", str(data), "--out", str(out), *TINY], run_here([]))
+        study.main(["nas", "--data", str(data), "--out", str(out), *TINY], run_here([]))
     with pytest.raises(SystemExit, match="write for example 200steps"):
         study.main(["l2", "--data", str(data), "--out", str(out), "--budget", "soon"])
 
@@ -143,3 +144,9 @@ def test_a_data_set_that_is_absent_is_left_out(study, data, tmp_path, capsys) ->
     shutil.copytree(data / "harvard", tmp_path / "harvard")
     assert study.main(["nas", "--data", str(tmp_path), "--out", str(tmp_path / "out"), *TINY], run_here([])) == 0
     assert "left out cave" in capsys.readouterr().err
+    (tmp_path / "ncalm").mkdir()
+    assert study.main(["real", "--data", str(tmp_path), "--out", str(tmp_path / "out"), *TINY], run_here([])) == 0
+    assert f"{tmp_path / 'urban'} is not a folder" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        study.main(["nas", "--data", str(tmp_path), "--out", "out", *TINY, "--samples", "1"])
+    assert "2 or more" in capsys.readouterr().err

@@ -3,12 +3,14 @@
 import json
 import re
 import time
+import tomllib
 
 import numpy as np
 import pytest
 import typer
 
 from pdenet_cli.cli import app, console
+from pdenet_cli.cli.chapters import chapters
 from pdenet_cli.cli.progress import Pace, Stages, clock_text
 from pdenet_cli.cli.words import EXAMPLES, PANELS, SHORT
 from tests.cubes import picture, written
@@ -214,3 +216,18 @@ def test_a_wrong_name_of_a_variable_is_answered_with_those_there_are(pdenet, tmp
         assert ran.returncode == 3
         assert "'radiance'" in ran.stderr
         assert "hsi (" in ran.stderr
+
+
+def test_help_shows_the_manual_and_a_wheel_has_every_chapter(pdenet):
+    listed = pdenet("help").stdout
+    for name, path in chapters().items():
+        assert f"pdenet help {name}" in listed
+        assert pdenet("help", name).stdout == path.read_text()
+        project = path.parents[1] / "pyproject.toml"
+        if project.is_file():
+            packed = tomllib.loads(project.read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+            assert packed["force-include"][f"examples/{name}.md"] == f"pdenet_cli/manual/{name}.md"
+    assert {"formats", "uncertainty", "evaluation", "training", "qgis"} <= set(chapters())
+    ran = pdenet("help", "poetry")
+    assert ran.returncode == 2
+    assert "formats" in ran.stderr

@@ -41,7 +41,7 @@ def test_a_new_run_clears_away_what_a_broken_off_one_left_of_other_maps(pdenet, 
 
 def test_the_partial_file_of_another_run_is_left_alone(scene, models, tmp_path):
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 2)
-    settings = Settings(tile=8, maps=("std",))
+    settings = Settings(tile=8, maps=("std",), per_band=True)
     run = Job(scene, tmp_path / "fine.tif", posterior, settings).run()
     next(run), next(run)
     run.close()

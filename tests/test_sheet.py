@@ -14,7 +14,7 @@ from pdenet_cli.pages.values import PLAIN, REFLECTANCE, SCALED, Values
 from pdenet_cli.scene.picture import coloured
 from pdenet_cli.uncertainty.summaries import FILE_UNITS, SCALED_UNITS
 from tests.cubes import in_memory
-from tests.uncertainty_pages import some_cubes
+from tests.scene_pages import some_cubes
 
 
 def sheet_of(cubes, title="field", **words):

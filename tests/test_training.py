@@ -11,7 +11,7 @@ from skimage.metrics import peak_signal_noise_ratio
 
 from pdenet_cli import open_cube
 from pdenet_cli.degradation import Degradation, bicubic_down, bicubic_up
-from pdenet_cli.errors import TrainingError
+from pdenet_cli.errors import TrainingError, UsageError
 from pdenet_cli.models.model import load_model
 from pdenet_cli.models.networks import Network
 from pdenet_cli.tools.train import train
@@ -84,7 +84,8 @@ def test_holes_are_no_truth_to_be_scored_against(scenes):
     assert not part.valid_mask.all((2, 3)).all()
     assert math.isfinite(part.bicubic["psnr"])
     lost = replace(scenes[0], pixels=np.where(np.arange(72) < 37, pixels, np.nan))
-    assert held_out_parts([lost], Degradation(4), seed=0) == []
+    with pytest.raises(UsageError, match="enough pixels"):
+        held_out_parts([lost], Degradation(4), seed=0)
 
 
 def test_of_a_large_part_the_middle_is_scored(tmp_path):

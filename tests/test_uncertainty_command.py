@@ -10,7 +10,7 @@ from pdenet_cli import open_cube
 
 def test_uncertainty_maps_lie_on_the_same_ground(pdenet, scene, models, tmp_path):
     maps = tmp_path / "maps"
-    words = ("--model", models / "pdenet.safetensors", "--samples", 4, "--no-page")
+    words = ("--model", models / "pdenet.safetensors", "--samples", 4, "--no-page", "--per-band")
     ran = pdenet("uncertainty", scene, "-o", maps, *words)
     assert ran.returncode == 0, ran.stderr
     for name, bands in (("std", 5), ("share", 5), ("std_merged", 1), ("share_merged", 1)):
@@ -26,7 +26,7 @@ def test_uncertainty_maps_lie_on_the_same_ground(pdenet, scene, models, tmp_path
 
 
 def test_one_pass_writes_what_two_commands_write(pdenet, scene, models, tmp_path):
-    model = ("--model", models / "pdenet.safetensors", "--samples", 3)
+    model = ("--model", models / "pdenet.safetensors", "--samples", 3, "--per-band")
     assert pdenet("upscale", scene, "-o", tmp_path / "a.hdr", "--with-uncertainty", *model).returncode == 0
     assert pdenet("uncertainty", scene, "-o", tmp_path / "b", "--map", "std", *model).returncode == 0
     assert (tmp_path / "a_std.img").read_bytes() == (tmp_path / "b" / "scene_std.img").read_bytes()
@@ -38,7 +38,7 @@ def test_the_report_tells_what_was_asked_and_what_the_maps_show(pdenet, scene, m
         word for name in ("std", "cv", "angle", "consistency", "interval", "risk") for word in ("--map", name)
     ]
     words = ("--model", models / "calibrated.safetensors", "--samples", 3, "--level", 0.8, "--tolerance", 0.025)
-    ran = pdenet("uncertainty", scene, "-o", tmp_path / "m", "--no-page", *words, *wishes)
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "m", "--no-page", "--per-band", *words, *wishes)
     assert ran.returncode == 0, ran.stderr
     report = json.loads((tmp_path / "m" / "scene.hdr.report.json").read_text())
     asked = report["job"]["uncertainty"]
@@ -72,7 +72,7 @@ def test_the_report_tells_what_was_asked_and_what_the_maps_show(pdenet, scene, m
 
 
 def test_intervals_hold_the_mean_and_are_the_calibrations(pdenet, scene, models, tmp_path):
-    words = ("--model", models / "calibrated.safetensors", "--samples", 4)
+    words = ("--model", models / "calibrated.safetensors", "--samples", 4, "--per-band")
     assert pdenet("upscale", scene, "-o", tmp_path / "f.hdr", "--with-uncertainty", *words).returncode == 0
     names = ("", "_std", "_interval_low", "_interval_high")
     middle, std, low, high = (open_cube(tmp_path / f"f{name}.hdr").read()[:, 30:, 30:] for name in names)
@@ -119,7 +119,7 @@ def test_flips_and_consistency_need_no_randomness(pdenet, scene, models, tmp_pat
     report = json.loads((tmp_path / "f" / "scene.hdr.report.json").read_text())
     assert (report["job"]["samples"], report["job"]["ensemble"]) == (8, "flips")
     assert report["maps"]["std"]["median"] > 0
-    ran = pdenet("uncertainty", scene, "-o", tmp_path / "c", *model, "--map", "consistency")
+    ran = pdenet("uncertainty", scene, "-o", tmp_path / "c", *model, "--map", "consistency", "--per-band")
     assert ran.returncode == 0, ran.stderr
     assert open_cube(tmp_path / "c" / "scene_consistency.hdr").read()[:, 30:, 30:].max() > 0
 

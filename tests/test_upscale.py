@@ -24,7 +24,8 @@ def test_a_band_set_to_zero_stays_zero_and_is_told_of(pdenet, scene, models, tmp
     pixels[2] = 0
     rewritten(scene, pixels)
     out = tmp_path / "fine.tif"
-    ran = pdenet("upscale", scene, "-o", out, "--model", models / "pdenet.safetensors", "--with-uncertainty")
+    words = ("--model", models / "pdenet.safetensors", "--with-uncertainty", "--per-band")
+    ran = pdenet("upscale", scene, "-o", out, *words)
     assert ran.returncode == 0, ran.stderr
     told = json.loads((tmp_path / "fine.tif.report.json").read_text())["scene"]
     assert (told["constant_bands"], told["unusable_bands"]) == (1, 0)

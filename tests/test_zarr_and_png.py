@@ -16,6 +16,7 @@ from pdenet_cli import CubeMeta, Window, create_cube, open_cube
 from pdenet_cli.errors import FormatError, OutputError
 from pdenet_cli.formats import zarr as zarr_store
 from pdenet_cli.formats.common import limits
+from pdenet_cli.formats.labelled import layout
 from pdenet_cli.scene.georeference import Georeference
 from tests.stores import full, numbers, shapes, write
 
@@ -137,10 +138,10 @@ def test_an_interrupted_output_keeps_its_chunks(tmp_path):
 
 def test_chunks_are_a_few_megabytes_at_most():
     for bands, dtype in ((1, "u1"), (7, "f4"), (400, "f4"), (400, "f8")):
-        chunks = zarr_store._chunks(CubeMeta(bands, 1000, 1000, np.dtype(dtype)), "brc")
+        chunks = layout.chunks(CubeMeta(bands, 1000, 1000, np.dtype(dtype)), "brc")
         assert chunks == (min(bands, 16), 128, 128)
         assert np.prod(chunks) * np.dtype(dtype).itemsize <= 4 << 20
-    assert zarr_store._chunks(CubeMeta(400, 90, 1000, np.dtype("f4")), "rcb") == (90, 128, 16)
+    assert layout.chunks(CubeMeta(400, 90, 1000, np.dtype("f4")), "rcb") == (90, 128, 16)
 
 
 def test_bands_written_a_few_at_a_time_do_not_read_all_others_again(tmp_path, monkeypatch):

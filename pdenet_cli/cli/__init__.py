@@ -13,9 +13,11 @@ from typing import Annotated, Any
 import typer
 
 from pdenet_cli import __version__
+from pdenet_cli.cli.adapt import adapt
 from pdenet_cli.cli.calibrate import calibrate
 from pdenet_cli.cli.chapters import print_chapter
 from pdenet_cli.cli.console import INTERRUPTED, print_error, use_progress
+from pdenet_cli.cli.doctor import doctor
 from pdenet_cli.cli.evaluate import evaluate
 from pdenet_cli.cli.info import info
 from pdenet_cli.cli.models import models
@@ -49,7 +51,7 @@ def _common(
     pass
 
 
-for command in (info, upscale, uncertainty, train, evaluate, calibrate, psf):
+for command in (info, upscale, uncertainty, train, evaluate, calibrate, psf, adapt, doctor):
     app.command(cls=Command)(command)
 app.command("help", cls=Command)(print_chapter)
 app.add_typer(models, name="models")

@@ -15,6 +15,7 @@ from pdenet_cli.cli import options
 from pdenet_cli.cli.console import out, print_json, say, stop_if_failed, time_text
 from pdenet_cli.cli.parsing import settings_of
 from pdenet_cli.cli.progress import shown_stages
+from pdenet_cli.cli.spreading import Spreading, spread_memory
 
 if TYPE_CHECKING:
     from pdenet_cli.tools.calibrate import Calibrated
@@ -60,6 +61,8 @@ def calibrate(
     seed: options.Seed = 0,
     device: options.Device = "auto",
     threads: options.Threads = None,
+    workers: options.WorkerCount = None,
+    cluster: options.ClusterAddress = None,
     memory: options.Memory = None,
     value_range: options.Range = None,
     bands: options.BandRange = None,
@@ -84,8 +87,9 @@ def calibrate(
     from pdenet_cli.tools.truths import TruthSettings
 
     use_threads(threads)
-    settings = settings_of(TruthSettings, context)
-    with shown_stages((2 if learn_errors else 1) * len(scenes)) as watch:
+    settings = spread_memory(settings_of(TruthSettings, context), workers)
+    spreading = Spreading(workers, cluster, threads)
+    with spreading.engine() as engine, shown_stages((2 if learn_errors else 1) * len(scenes)) as watch:
         done = calibrate_model(
             model,
             scenes,
@@ -100,6 +104,7 @@ def calibrate(
             overwrite=overwrite,
             watch=watch,
             say=say,
+            engine=engine,
         )
     if as_json:
         print_json(done.to_dict())

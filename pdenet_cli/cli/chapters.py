@@ -20,7 +20,7 @@ def print_chapter(
         str | None, typer.Argument(help="A chapter of the manual.", show_default="a list of them")
     ] = None,
 ) -> None:
-    """Show a chapter of the manual: formats, uncertainty, evaluation, training, qgis."""
+    """Show a chapter of the manual: formats, uncertainty, evaluation, training, archives, real_sensors, qgis."""
     found = chapters()
     if topic is None:
         for name, path in found.items():

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, Self, cast, get_args
 
 import rich.console
 from rich.table import Table
@@ -73,6 +73,31 @@ def print_json(value: Any) -> None:
     from pdenet_cli.report import finite
 
     print(as_options(json.dumps(finite(value), indent=2, allow_nan=False)), flush=True)
+
+
+class JsonItems:
+    """Results printed as JSON one by one, as they come: a list if there are several."""
+
+    def __init__(self, wanted: bool, *, several: bool) -> None:
+        self.wanted, self.several, self.count = wanted, several, 0
+
+    def add(self, value: Any) -> None:
+        """Print one result, if JSON is wanted."""
+        if self.wanted:
+            self._print("" if not self.several else "[" if not self.count else ",", value)
+            self.count += 1
+
+    def _print(self, before: str, value: Any) -> None:
+        if before:
+            print(before, flush=True)
+        print_json(value)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.wanted and self.several and self.count:
+            print("]", flush=True)
 
 
 def print_error(error: PdenetError) -> None:

@@ -22,6 +22,7 @@ from pdenet_cli.cli.console import (
 )
 from pdenet_cli.cli.parsing import parse_pixels, parse_samples, settings_of
 from pdenet_cli.cli.progress import shown_stages
+from pdenet_cli.cli.spreading import Spreading, spread_memory
 from pdenet_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +34,18 @@ if TYPE_CHECKING:
 
 
 DEFAULT_SAMPLES = "8"
-OF_MODELS = ("uncertainty", "samples", "ensemble", "mixtures", "kernel", "fwhm", "noise", "psf")
+OF_MODELS = (
+    "uncertainty",
+    "samples",
+    "ensemble",
+    "mixtures",
+    "kernel",
+    "fwhm",
+    "noise",
+    "psf",
+    "workers",
+    "cluster",
+)
 WIDE_TERMINAL = 90  # columns that a table of every metric needs; a narrower one leaves UIQI out
 WORSE_MARK = "!"  # before a difference that is worse than the baseline
 
@@ -43,7 +55,9 @@ def evaluate(
     files: Annotated[
         list[Path],
         typer.Argument(
-            readable=False, help="ESTIMATE and TRUTH, or with --model any number of TRUTHs.", metavar="CUBES"
+            readable=False,
+            help="ESTIMATE and TRUTH; with --input ESTIMATE alone; or with --model any number of TRUTHs.",
+            metavar="CUBES",
         ),
     ],
     model: Annotated[
@@ -60,6 +74,22 @@ def evaluate(
             "number.",
             metavar="N",
             show_default=DEFAULT_SAMPLES,
+        ),
+    ] = None,
+    scene: Annotated[
+        Path | None,
+        typer.Option(
+            "--input",
+            help="Without a truth: the cube that ESTIMATE was made of. --model adds the scores one scale down.",
+            metavar="SCENE",
+        ),
+    ] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --input: a cube of another sensor to compare ESTIMATE with, laid on it and matched band by "
+            "band first.",
+            metavar="CUBE",
         ),
     ] = None,
     protocol: Annotated[
@@ -104,9 +134,9 @@ def evaluate(
         str | None,
         typer.Option(
             help="The point spread that models for any point spread are told: FWHM in pixels (1.4 or 1.4x1.8), "
-            "square or bicubic.",
+            "square or bicubic. With --input: that of SCENE, also auto.",
             metavar="FWHM",
-            show_default="as cubes are degraded",
+            show_default="as cubes are degraded; with --input that of ESTIMATE's report",
         ),
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write all scores, also per band.", metavar="FILE")] = None,
@@ -114,6 +144,8 @@ def evaluate(
     seed: options.Seed = 0,
     device: options.Device = "auto",
     threads: options.Threads = None,
+    workers: options.WorkerCount = None,
+    cluster: options.ClusterAddress = None,
     memory: options.Memory = None,
     value_range: options.Range = None,
     bands: options.BandRange = None,
@@ -131,6 +163,9 @@ def evaluate(
     that. Nodata and bad bands are left out. For models, constant bands are left
     out too. --uncertainty adds coverage and width of the intervals, AUSE, AURG,
     Spearman and ENCE.
+
+    Without a truth, --input SCENE tells whether ESTIMATE agrees with SCENE
+    under its point spread (shift, gain, blur, what remains) and what it added.
     """
     from pdenet_cli.formats import prepare
 
@@ -140,15 +175,21 @@ def evaluate(
     from pdenet_cli.tools.truths import TruthSettings, refuse_to_replace
 
     use_threads(threads)
+    if scene is not None:
+        _judge(context, files, scene, model or [], samples, (html, csv), overwrite, as_json)
+        return
+    if reference is not None:
+        raise UsageError("--reference compares an estimate that has no truth; add --input SCENE.")
     _refuse_idle(context.params)
     files_to_write = tuple(path for path in (html, csv) if path is not None)
     refuse_folders(files_to_write)
     refuse_existing(files_to_write, overwrite)
     look, pixels = html is not None, parse_pixels(pixel or ())
-    settings = settings_of(TruthSettings, context, look=look, pixels=pixels)
+    settings = spread_memory(settings_of(TruthSettings, context, look=look, pixels=pixels), workers)
+    spreading = Spreading(workers, cluster, threads)
     refuse_to_replace(files_to_write, files, settings)
     evaluation = _evaluate(
-        files, model or [], parse_samples(samples or DEFAULT_SAMPLES), scale, seed, device, settings
+        files, model or [], parse_samples(samples or DEFAULT_SAMPLES), scale, seed, device, settings, spreading
     )
     # Printed before files are written: a full disk must not lose the work of hours.
     if as_json:
@@ -177,6 +218,59 @@ def _refuse_idle(given: Mapping[str, Any]) -> None:
         raise UsageError("--level sets the level of the intervals; add --uncertainty.")
 
 
+def _judge(
+    context: typer.Context,
+    files: Sequence[Path],
+    scene: Path,
+    models: Sequence[str],
+    samples: str | None,
+    pages: tuple[Path | None, Path | None],
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """`pdenet evaluate ESTIMATE --input SCENE`."""
+    from pdenet_cli.cli.judging import show
+    from pdenet_cli.files import refuse_existing, refuse_folders, write_whole
+    from pdenet_cli.pages.without_truth import without_truth_page
+    from pdenet_cli.tools.truths import TruthSettings, refuse_to_replace
+    from pdenet_cli.tools.without_truth import judge
+
+    html, csv = pages
+    options = context.params
+    if len(files) != 1 or len(models) > 1 or csv is not None:
+        raise UsageError("--input takes one ESTIMATE, at most one --model and no --csv.")
+    if given := [name for name in ("kernel", "fwhm") if options[name] is not None]:
+        raise UsageError(f"--{given[0]} does not apply with --input; use --psf.")
+    written = () if html is None else (html,)
+    refuse_folders(written)
+    refuse_existing(written, overwrite)
+    settings = settings_of(TruthSettings, context, look=False, pixels=())
+    refuse_to_replace(written, (*files, scene), settings)
+    with shown_stages(1) as watch:
+        judged = judge(
+            files[0],
+            scene,
+            settings,
+            model=models[0] if models else None,
+            reference=options["reference"],
+            samples=parse_samples(samples or DEFAULT_SAMPLES)[-1],
+            seed=options["seed"],
+            device=options["device"],
+            watch=watch,
+            say=say,
+        )
+    if as_json:
+        print_json(judged.to_dict())
+    else:
+        show(judged)
+        if judged.coarser is not None:
+            _show(judged.coarser)
+    if html is not None:
+        write_whole(html, without_truth_page(judged), overwrite=overwrite)
+        if not as_json:
+            out.print(escape(str(html)))
+
+
 def _evaluate(
     files: Sequence[Path],
     models: Sequence[str],
@@ -185,6 +279,7 @@ def _evaluate(
     seed: int,
     device: str,
     settings: TruthSettings,
+    spreading: Spreading,
 ) -> Evaluation:
     from pdenet_cli.tools.benchmark import Benchmark
     from pdenet_cli.tools.evaluate import evaluate_files
@@ -196,8 +291,8 @@ def _evaluate(
             )
         return evaluate_files(files[0], files[1], scale, settings)
     benchmark = Benchmark(models, samples, seed, device, settings, scale)
-    with shown_stages(len(files) * len(models)) as watch:
-        return benchmark.run(files, watch, say)
+    with spreading.engine() as engine, shown_stages(len(files) * len(models)) as watch:
+        return benchmark.run(files, watch, say, engine)
 
 
 # Tables.

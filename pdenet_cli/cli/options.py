@@ -58,6 +58,43 @@ Progress = Annotated[
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]
 Seed = Annotated[int, typer.Option(help="Seed of all random draws.", min=0, callback=_check_seed)]
+WorkerCount = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        help="Spread the work over so many processes of this machine, each with its share of --threads and "
+        "--memory. Needs pip install '.[cluster]'.",
+        min=1,
+        max=999,
+        show_default="this process alone",
+    ),
+]
+ClusterAddress = Annotated[
+    str | None,
+    typer.Option(
+        help="Spread the work over the workers of a dask scheduler, on any machines that see the same folders. "
+        "Several machines write one scene only as Zarr.",
+        metavar="tcp://HOST:PORT",
+    ),
+]
+PartOfAll = Annotated[
+    str | None,
+    typer.Option(
+        "--part",
+        help="Do only the I-th of N parts, for arrays of batch jobs: of the scenes if there are N or more, else "
+        "of the tiles of each, which --finish then completes. A part that is run again goes on.",
+        metavar="I/N",
+    ),
+]
+Finish = Annotated[bool, typer.Option("--finish", help="Complete the outputs of which every --part is done.")]
+SummaryFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--summary",
+        help="Write what became of each scene: done, skipped or failed and why (.csv, .json, .txt).",
+        metavar="FILE",
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
 Threads = Annotated[int | None, typer.Option(help="CPU cores to use.", show_default="all")]
 Scale = Annotated[
@@ -174,6 +211,18 @@ DryRun = Annotated[
 Quicklook = Annotated[
     bool,
     typer.Option("--quicklook", help="Also write a PNG: input, bicubic, result and a map of how far to trust it."),
+]
+PageSize = Annotated[
+    str,
+    typer.Option(
+        "--page-size",
+        help="About how large the page may be. A larger one shows more pixels and bands of a large scene.",
+        metavar="SIZE",
+    ),
+]
+PAGE_SIZE = "15MB"
+PerBand = Annotated[
+    bool, typer.Option("--per-band", help="Write maps for each band too, each as large as the result in float32.")
 ]
 Compression = Annotated[
     str | None,

@@ -28,20 +28,22 @@ def settings_of(kind: type[Kind], context: typer.Context, **others: Any) -> Kind
     """Settings of a `kind`: each field from the option of the same name, unless it is among `others`."""
     options = context.params | {"variable": context.params["var"], "bands": parse_bands(context.params["bands"])}
     options["memory"], options["dtype"] = parse_size(options.get("memory")), parse_dtype(options.get("dtype"))
+    if "page_size" in options:
+        options["page_size"] = parse_size(options["page_size"], "--page-size")
     options |= {"value_range": parse_range(options.get("value_range"))}
     options |= {name: parse_window(options[name]) for name in ("window", "validate_window") if name in options}
     named = {field.name: options[field.name] for field in fields(kind) if field.name in options}
     return kind(**named | others)
 
 
-def parse_size(text: str | None) -> int | None:
+def parse_size(text: str | None, option: str = "--memory") -> int | None:
     """Bytes from what a person writes: 500MB, 2GB, 1.5g."""
     if text is None:
         return None
     match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([kmgt]?)i?b?\s*", text.lower())
     size = float(match[1]) * BYTES[match[2]] if match is not None else 0.0
     if not 1 <= size < math.inf:
-        raise UsageError(f"--memory {text}: not a size. Write for example 500MB or 2GB.")
+        raise UsageError(f"{option} {text}: not a size. Write for example 500MB or 2GB.")
     return int(size)
 
 

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from pdenet_cli.cli.console import INTERRUPTED, err, out, print_json, say, shown, size_text, time_text
-from pdenet_cli.cli.progress import Pace, is_watched, shown_pace
+from pdenet_cli.cli.batch import Batch
+from pdenet_cli.cli.console import INTERRUPTED, JsonItems, err, out, say, shown, size_text, time_text
+from pdenet_cli.cli.spreading import Spreading
 from pdenet_cli.errors import BatchError, ModelError, PdenetError, UsageError
 
 if TYPE_CHECKING:
+    from pdenet_cli.report import Report
     from pdenet_cli.sampling.posterior import Posterior
-    from pdenet_cli.tools.job import Forecast, Job, Settings
+    from pdenet_cli.tools.archive import Summary
+    from pdenet_cli.tools.job import Forecast
+    from pdenet_cli.tools.parts import Part
+    from pdenet_cli.tools.scene_order import SceneDone
+    from pdenet_cli.tools.settings import Settings
 
 AUTO = "auto"  # the --psf that means: as measured in each scene
 
@@ -59,17 +65,12 @@ class PosteriorOptions:
         posterior = Posterior(model, self.samples, self.seed, self.ensemble, self.mixtures, psf)
         return posterior if self.finer_psf is None else posterior.for_truths_of(self.finer_psf)
 
-    def for_scene(self, posterior: Posterior, scene: Path, settings: Settings) -> Posterior:
-        """The posterior told the point spread that is measured in the scene, if that was asked for."""
-        if self.psf != AUTO:
-            return posterior
-        from pdenet_cli.degradation import point_spread
-        from pdenet_cli.tools.psf import scene_psf
 
-        names = ("variable", "axes", "nodata", "value_range", "bands", "window")
-        width = scene_psf(scene, **{name: getattr(settings, name) for name in names})
-        say(f"{scene.name}: its edges are {width} pixels wide; used as `psf`.")
-        return posterior.with_psf(point_spread(width, posterior.network.scale))
+def part_of(text: str | None) -> Part | None:
+    """The part that --part names."""
+    from pdenet_cli.tools.parts import Part
+
+    return None if text is None else Part.named(text)
 
 
 def sharpen(
@@ -78,25 +79,90 @@ def sharpen(
     options: PosteriorOptions,
     settings: Settings,
     as_json: bool,
-    folder: bool = False,
+    folder: bool,
+    spreading: Spreading,
+    summary_file: Path | None,
 ) -> None:
     """Sharpen each scene; if one of several fails the others go on, and a table at the end says why."""
+    from pdenet_cli.tools.archive import Summary
     from pdenet_cli.tools.naming import distinct_scenes, output_paths
 
     posterior = options.posterior()
     scenes = distinct_scenes(scenes, settings.variable, settings.axes)
-    with _removed_if_empty(output):
+    overwrite = settings.overwrite or settings.goes_on
+    with (
+        _removed_if_empty(output),
+        Summary(summary_file, overwrite=overwrite) as summary,
+        JsonItems(as_json, several=len(scenes) > 1) as items,
+        spreading.engine(only_planned=settings.forecast) as engine,
+    ):
         paths = output_paths(scenes, output, posterior.network.scale, folder=folder)
-        results, failed = _sharpen_each(scenes, paths, posterior, options, settings, as_json)
-    if as_json:
-        print_json(results if len(scenes) > 1 else results[0])
-    if failed:
+        pairs = list(zip(scenes, paths, strict=True))
+        if settings.part is not None and len(pairs) >= settings.part.of:  # a part of the scenes, and each whole
+            pairs, settings = list(settings.part.of_all(pairs)), replace(settings, part=None, resume=True)
+        batch = Batch(posterior, settings, scenes, engine)
+        try:
+            for scene, path, done in batch.results(pairs):
+                _tell(scene, path, done, settings, summary, items)
+        except KeyboardInterrupt:
+            way = "" if settings.forecast else " Continue with the same command and --resume."
+            err.print(f"Stopped.{way}")
+            raise typer.Exit(INTERRUPTED) from None
+        if len(pairs) > 1 and settings.page and not settings.forecast:
+            _write_index(paths[0].parent, as_json)
+    totals = summary.totals
+    if len(pairs) > 1 and not settings.forecast and not as_json:
+        out.print(f"[dim]{totals.text()}[/]")
+    if totals.failed:
         table = Table("scene", "why it failed", title="Failed", title_justify="left")
-        for scene, why in failed.items():
-            table.add_row(escape(scene.name), shown(str(why)))
+        for name, why in totals.failures.items():
+            table.add_row(escape(Path(name).name), shown(why))
         err.print(table)
-        others = "; the others are done" if len(failed) < len(scenes) else ""
-        raise BatchError(f"{len(failed)} of {len(scenes)} scenes failed{others}.")
+        others = "; the others are done" if totals.failed < len(pairs) else ""
+        raise BatchError(f"{totals.failed} of {len(pairs)} scenes failed{others}.")
+
+
+def _tell(
+    scene: Path,
+    path: Path,
+    done: SceneDone | Forecast | PdenetError,
+    settings: Settings,
+    summary: Summary,
+    items: JsonItems,
+) -> None:
+    """Print what became of a scene."""
+    from pdenet_cli.tools.scene_order import SceneDone
+
+    if isinstance(done, PdenetError):
+        summary.add(scene, "failed", output=path, why=" ".join(str(done).split()))
+        items.add({"path": str(scene), "error": str(done)})
+        return
+    if not isinstance(done, SceneDone):
+        items.add(asdict(done))
+        if not items.wanted:
+            _show_forecast(scene, done)
+        return
+    status = "skipped" if done.skipped else "done"
+    summary.add(scene, status, seconds=done.seconds, nbytes=done.nbytes, output=path)
+    if done.report is None:
+        items.add({"path": str(scene), "part": str(settings.part)})
+        if not items.wanted:
+            out.print(f"{escape(scene.name)}: part {settings.part} is done; when all are, run --finish")
+        return
+    items.add(asdict(done.report))
+    if not items.wanted:
+        _conclude(path, done.report)
+
+
+def _write_index(folder: Path, as_json: bool) -> None:
+    """The page that leads to those of the scenes; not in the place of somebody else's."""
+    from pdenet_cli.tools.index import write_index
+
+    index = write_index(folder)
+    if index is None:
+        say(f"{folder / 'index.html'} is not an index of pdenet's and stays: no index is written.")
+    elif not as_json:
+        out.print(f"{escape(str(index))}  [dim]index of the pages[/]")
 
 
 @contextmanager
@@ -112,75 +178,27 @@ def _removed_if_empty(folder: Path) -> Iterator[None]:
             folder.rmdir()
 
 
-def _sharpen_each(
-    scenes: Sequence[Path],
-    paths: Sequence[Path],
-    posterior: Posterior,
-    options: PosteriorOptions,
-    settings: Settings,
-    as_json: bool,
-) -> tuple[list[dict[str, Any]], dict[Path, PdenetError]]:
-    """The report, forecast or error of each scene, and why scenes failed."""
-    from pdenet_cli.tools.batch import each
-    from pdenet_cli.tools.job import Job
+def _conclude(output: Path, report: Report) -> None:
+    from pdenet_cli.tools.delivery import report_path
 
-    def work(pair: tuple[Path, Path]) -> Job | Forecast:
-        scene, path = pair
-        seeing = options.for_scene(posterior, scene, settings)
-        with Job(scene, path, seeing, settings, scenes) as job:
-            if settings.forecast:
-                return job.forecast()
-            _run_job(job, scene, f"{scene.name}: " if len(scenes) > 1 else "")
-            return job
-
-    results: list[dict[str, Any]] = []
-    failed: dict[Path, PdenetError] = {}
-    try:
-        for (scene, _), done in each(list(zip(scenes, paths, strict=True)), work):
-            if isinstance(done, PdenetError):
-                failed[scene] = done
-                results.append({"path": str(scene), "error": str(done)})
-            else:
-                results.append(asdict(done.report if isinstance(done, Job) else done))
-                if not as_json:
-                    _conclude(done) if isinstance(done, Job) else _show_forecast(scene, done)
-    except KeyboardInterrupt:
-        advice = "" if settings.forecast else " Continue with the same command and --resume."
-        err.print(f"Stopped.{advice}")
-        raise typer.Exit(INTERRUPTED) from None
-    return results, failed
-
-
-def _run_job(job: Job, scene: Path, about: str) -> None:
-    """Run a job and show its progress: a bar on a terminal, else a line now and then.
-
-    `about` begins every message about the scene.
-    """
-    works = [tile.padded.pixels for tile in job.scene.plan.tiles]
-    pace = Pace(works, job.seconds(quick=True) if is_watched() else None)
-    with shown_pace(scene.name, pace):
-        for done, _ in job.run(say=lambda text: say(about + text)):
-            pace.finished(done)
-
-
-def _conclude(job: Job) -> None:
-    for name, path in job.report.outputs.items():
+    for name, path in report.outputs.items():
         what = "sharpened cube" if name == "mean" else name.replace("_", " ")
         out.print(f"{escape(path)}  [dim]{what}[/]")
-    spent = time_text(job.report.seconds)
-    out.print(f"[dim]{escape(str(job.delivery.report_path))}: {job.scene.reading.radiometry.reason}; {spent}[/]")
+    reason, spent = report.job["radiometry"]["reason"], time_text(report.seconds)
+    out.print(f"[dim]{escape(str(report_path(output)))}: {escape(reason)}; {spent}[/]")
 
 
 def _show_forecast(scene: Path, forecast: Forecast) -> None:
     table = Table(title=escape(str(scene)), show_header=False, box=None, title_justify="left")
     for name, path in forecast.outputs.items():
-        table.add_row(name, escape(path))
+        table.add_row(name, escape(path), size_text(forecast.sizes[name]))
     table.add_row("on disk", size_text(forecast.bytes_on_disk))
     table.add_row("memory", f"about {size_text(forecast.bytes_of_memory)}")
     runs = f" in each of {forecast.spans} runs" if forecast.spans > 1 else ""
     size = f"{forecast.tile} x {forecast.tile} pixels, {forecast.bands} bands{runs}"
     table.add_row("tiles", f"{forecast.tiles} of {size}")
-    table.add_row("time", f"about {time_text(forecast.seconds)} on this machine")
+    workers = f" with {forecast.workers} workers" if forecast.workers > 1 else ""
+    table.add_row("time", f"about {time_text(forecast.seconds)} on this machine{workers}")
     if existing := forecast.in_the_way:
         others = f" and {len(existing) - 1} more" if len(existing) > 1 else ""
         table.add_row("exists", escape(f"{existing[0]}{others}: the run will need --overwrite"))

@@ -9,7 +9,8 @@ import typer
 
 from pdenet_cli.cli import options
 from pdenet_cli.cli.parsing import settings_of
-from pdenet_cli.cli.sharpening import PosteriorOptions, sharpen
+from pdenet_cli.cli.sharpening import AUTO, PosteriorOptions, part_of, sharpen
+from pdenet_cli.cli.spreading import Spreading
 
 
 def upscale(
@@ -32,9 +33,15 @@ def upscale(
         typer.Option(
             "--with-uncertainty",
             help="Also write the maps std, share and, if the model can tell them, error and interval; pdenet "
-            "uncertainty makes other maps and a page.",
+            "uncertainty makes other maps.",
         ),
     ] = False,
+    per_band: options.PerBand = False,
+    page: Annotated[
+        bool,
+        typer.Option("--page", help="Also write an HTML page to compare input, bicubic and result, and a PNG."),
+    ] = False,
+    page_size: options.PageSize = options.PAGE_SIZE,
     seed: options.Seed = 0,
     ensemble: options.Ensemble = None,
     mixtures: options.MixtureCount = None,
@@ -43,6 +50,10 @@ def upscale(
     finer_psf: options.FinerSpread = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
+    workers: options.WorkerCount = None,
+    cluster: options.ClusterAddress = None,
+    part: options.PartOfAll = None,
+    finish: options.Finish = False,
     memory: options.Memory = None,
     tile: options.TileSide = None,
     halo: options.Halo = None,
@@ -62,6 +73,7 @@ def upscale(
     resume: options.Resume = False,
     dry_run: options.DryRun = False,
     progress: options.Progress = "auto",
+    summary: options.SummaryFile = None,
     as_json: options.Json = False,
 ) -> None:
     """Make cubes 4 times (or --scale) finer, still georeferenced, in the input's format and units.
@@ -71,14 +83,16 @@ def upscale(
     from pdenet_cli.formats import prepare
 
     prepare()
-    from pdenet_cli.tools.job import Settings
+    from pdenet_cli.tools.settings import Settings
 
     of_posterior = PosteriorOptions(
         scale, model, samples, seed, ensemble, device, threads, mixtures, psf, sensor, finer_psf
     )
     maps = None if with_uncertainty else ()
-    settings = settings_of(Settings, context, maps=maps, forecast=dry_run)
-    sharpen(scenes, output, of_posterior, settings, as_json)
+    others = dict(maps=maps, forecast=dry_run, part=part_of(part), measure_psf=psf == AUTO)
+    settings = settings_of(Settings, context, **others)
+    spreading = Spreading(workers, cluster, threads)
+    sharpen(scenes, output, of_posterior, settings, as_json, False, spreading, summary)
 
 
 def uncertainty(
@@ -110,9 +124,11 @@ def uncertainty(
         ),
     ] = None,
     levels: Annotated[int, typer.Option(help="Grey levels of the map share.", min=2)] = 256,
+    per_band: options.PerBand = False,
     page: Annotated[
         bool, typer.Option("--page/--no-page", help="Also write an HTML page, a picture and the sharpened cube.")
     ] = True,
+    page_size: options.PageSize = options.PAGE_SIZE,
     scale: options.Scale = None,
     model: options.ModelName = None,
     samples: Annotated[
@@ -131,6 +147,10 @@ def uncertainty(
     finer_psf: options.FinerSpread = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
+    workers: options.WorkerCount = None,
+    cluster: options.ClusterAddress = None,
+    part: options.PartOfAll = None,
+    finish: options.Finish = False,
     memory: options.Memory = None,
     tile: options.TileSide = None,
     halo: options.Halo = None,
@@ -147,9 +167,10 @@ def uncertainty(
     resume: options.Resume = False,
     dry_run: options.DryRun = False,
     progress: options.Progress = "auto",
+    summary: options.SummaryFile = None,
     as_json: options.Json = False,
 ) -> None:
-    """Map how far each pixel of the finer cube can be trusted, per band and merged over the bands.
+    """Map how far each pixel of the finer cube can be trusted, merged over the bands (--per-band: also in each).
 
     error: error to expect (root mean square), in the file's units
     std: standard deviation of the samples, in the file's units
@@ -162,12 +183,13 @@ def uncertainty(
 
     interval and risk need a calibrated model, error one that has learned its
     errors; the shipped models are both (see pdenet calibrate). Files are
-    named SCENE_MAP and SCENE_MAP_merged; a JSON report says what they show.
+    named SCENE_MAP_merged, those with a value for each band (intervals, and
+    all with --per-band) SCENE_MAP; a JSON report says what they show.
     """
     from pdenet_cli.formats import prepare
 
     prepare()
-    from pdenet_cli.tools.job import Settings
+    from pdenet_cli.tools.settings import Settings
     from pdenet_cli.uncertainty.summaries import Question
 
     of_posterior = PosteriorOptions(
@@ -175,5 +197,7 @@ def uncertainty(
     )
     question = Question(levels, level, tolerance)
     names = tuple(maps) if maps else None
-    settings = settings_of(Settings, context, cube=False, maps=names, question=question, forecast=dry_run)
-    sharpen(scenes, output, of_posterior, settings, as_json, folder=True)
+    others = dict(maps=names, forecast=dry_run, part=part_of(part), measure_psf=psf == AUTO)
+    settings = settings_of(Settings, context, cube=False, question=question, **others)
+    spreading = Spreading(workers, cluster, threads)
+    sharpen(scenes, output, of_posterior, settings, as_json, True, spreading, summary)

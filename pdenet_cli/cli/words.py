@@ -21,11 +21,12 @@ NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
 
 
 PANELS = {
-    "Input": "scale psf sensor var axes nodata range bands window kernel fwhm noise part",
+    "Input": "scale input reference psf sensor var axes nodata range bands window kernel fwhm noise part",
     "Model": "model samples seed ensemble mixtures network init config recipe",
     "Uncertainty": "with-uncertainty map level tolerance levels finer-psf uncertainty delta certify learn-errors",
-    "Output": "output dtype page quicklook style overwrite resume progress json dry-run html pixel csv plot",
-    "Performance": "device threads memory tile halo precision workers cluster",
+    "Output": "output dtype page picture quicklook style overwrite resume "
+    "progress summary json dry-run html pixel csv plot",
+    "Performance": "device threads memory tile halo precision workers cluster finish",
 }
 """The options of each panel of a help; all others are in a panel of their own."""
 
@@ -47,9 +48,13 @@ EXAMPLES = {
     "evaluate": (
         "pdenet evaluate -m general-x4 truth.hdr",
         "pdenet evaluate estimate.tif truth.tif --json",
+        "pdenet evaluate fine.tif --input scene.tif --psf 1.4",
+        "pdenet evaluate fine.hdr --input scene.hdr",
     ),
     "calibrate": ("pdenet calibrate my-sensor.safetensors scenes/*.hdr -o calibrated.safetensors",),
     "psf": ("pdenet psf scene.hdr --picture edges.png",),
+    "doctor": ("pdenet doctor", "pdenet doctor --json"),
+    "adapt": ("pdenet adapt scene.hdr -o scene-x4.safetensors --minutes 10",),
     "list": ("pdenet models list --json",),
     "show": ("pdenet models show general-x4",),
     "import": ("pdenet models import checkpoint.pth -o model.safetensors",),

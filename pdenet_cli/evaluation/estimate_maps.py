@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -56,6 +56,16 @@ class EstimateMaps:
             mean, std, rough = (cube.read(scene, chosen) for cube in (self.mean, self.std, self.roughness))
             known = low.cube.read(low.part, chosen)
             self.spread.write(scene, errors.expected(scale, known, mean, std, guess(std, rough)), chosen)
+
+    def half_widths(self, factors: Sequence[float], output: Cube) -> Cube:
+        """Fill `output` with half the width of the intervals that have these factors, one for each stratum."""
+        scene = self.mean.meta.window
+        some = max(1, CHUNK_VALUES // scene.pixels)
+        for start in range(0, self.mean.meta.bands, some):
+            chosen = slice(start, min(start + some, self.mean.meta.bands))
+            rough, width = self.roughness.read(scene, chosen), self.spread.read(scene, chosen)
+            output.write(scene, np.asarray(factors, np.float32)[strata(rough)] * width, chosen)
+        return output
 
 
 @dataclass(frozen=True)

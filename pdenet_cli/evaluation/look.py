@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.evaluation.view import Reader, View
+from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.picture import Picture, rgb_bands
 from pdenet_cli.scene.window import Window
 
 LONGEST_SIDE = 400  # pixels on a side of a picture
-TRUTH = "truth"
+TRUTH, INPUT = "truth", "degraded input"
 
 ErrorMap = NDArray[np.float32]  # (rows, columns)
 
@@ -39,6 +40,9 @@ class Look:
     spots: tuple[Spot, ...]
     spectra: dict[str, NDArray[np.float32]]  # (spots, bands), 0..1, NaN where there is no data
     rgb: tuple[int, int, int]  # the file's bands that are red, green and blue
+    channels: tuple[int, int, int]  # those by their place among the compared bands
+    limits: NDArray[np.float32]  # what of them is dark and bright in the truth, (3, 2)
+    half_widths: dict[str, NDArray[np.float32]] = field(default_factory=dict)  # of intervals around the spectra
 
     @classmethod
     def of(cls, truth: View, estimates: Mapping[str, View], pixels: Sequence[tuple[int, int]] = ()) -> Look:
@@ -47,7 +51,9 @@ class Look:
         step = math.ceil(max(truth.part.rows, truth.part.columns) / LONGEST_SIDE)
         rgb = _nearest(rgb_bands(truth.cube.meta), truth.bands)
         readers = {name: Reader(view, step) for name, view in {TRUTH: truth, **estimates}.items()}
-        colours, errors = _maps(truth, readers, step, [truth.bands.index(band) for band in rgb])
+        red, green, blue = channels = tuple(truth.bands.index(band) for band in rgb)
+        colours, errors = _maps(truth, readers, step, list(channels))
+        limits = _limits(colours[TRUTH])
         part, numbers = truth.part, truth.cube.band_numbers
         spots = spots or [
             Spot(part.row + row * step, part.column + column * step, why)
@@ -56,7 +62,7 @@ class Look:
         known = np.concatenate([error[np.isfinite(error)] for error in errors.values()])
         return cls(
             step=step,
-            colours=_stretched(colours),
+            colours={name: _stretched(image, limits) for name, image in colours.items()},
             errors=errors,
             top=float(np.percentile(known, 99.5)) if known.size else 1.0,
             spots=tuple(spots),
@@ -65,7 +71,27 @@ class Look:
                 for name, reader in readers.items()
             },
             rgb=(numbers[rgb[0]], numbers[rgb[1]], numbers[rgb[2]]),
+            channels=(red, green, blue),
+            limits=limits,
         )
+
+    def with_input(self, low: NDArray[np.float32], scale: int, part: Window) -> Look:
+        """With what the systems were given of the `part` of the truth: 0..1, (bands, rows, columns)."""
+        rows, columns = (np.arange(0, size, self.step) // scale for size in (part.rows, part.columns))
+        image = _stretched(low[list(self.channels)][:, rows][:, :, columns], self.limits)
+        places = [((spot.row - part.row) // scale, (spot.column - part.column) // scale) for spot in self.spots]
+        spectra = np.stack([low[:, row, column] for row, column in places])
+        return replace(
+            self,
+            colours={TRUTH: self.colours[TRUTH], INPUT: image} | self.colours,
+            spectra={TRUTH: self.spectra[TRUTH], INPUT: spectra} | self.spectra,
+        )
+
+    def with_intervals(self, system: str, half_widths: Cube, part: Window) -> Look:
+        """With intervals around the spectra of a system; the cube of their half widths is of the `part`."""
+        pixels = (Window(spot.row - part.row, spot.column - part.column, 1, 1) for spot in self.spots)
+        found = np.stack([half_widths.read(pixel)[:, 0, 0] for pixel in pixels])
+        return replace(self, half_widths=self.half_widths | {system: found})
 
 
 def telling_pixels(errors: Sequence[ErrorMap]) -> list[tuple[int, int, str]]:
@@ -110,17 +136,18 @@ def _maps(
     return colours, errors
 
 
-def _stretched(colours: Mapping[str, NDArray[np.float32]]) -> dict[str, Picture]:
-    """The colours as 8-bit pictures, all with the stretch of the truth."""
-    known = [channel[np.isfinite(channel)] for channel in colours[TRUTH]]
-    limits = np.array([np.percentile(channel, [2, 98]) if channel.size else (0, 1) for channel in known])
+def _limits(image: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The 2nd and the 98th percentile of each channel."""
+    known = [channel[np.isfinite(channel)] for channel in image]
+    ends = [np.percentile(channel, [2, 98]) if channel.size else (0, 1) for channel in known]
+    return np.array(ends, np.float32)
+
+
+def _stretched(image: NDArray[np.float32], limits: NDArray[np.float32]) -> Picture:
+    """A picture as 8-bit colours."""
     low, high = limits.T[..., None, None]
-    return {
-        name: np.rint(255 * np.nan_to_num((image - low) / np.maximum(high - low, 1e-12)).clip(0, 1))
-        .astype(np.uint8)
-        .transpose(1, 2, 0)
-        for name, image in colours.items()
-    }
+    share = np.nan_to_num((image - low) / np.maximum(high - low, 1e-12)).clip(0, 1)
+    return np.asarray(np.rint(255 * share).astype(np.uint8).transpose(1, 2, 0))
 
 
 def _nearest(wanted: tuple[int, int, int], bands: tuple[int, ...]) -> tuple[int, int, int]:

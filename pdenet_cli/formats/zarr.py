@@ -259,8 +259,6 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
     pieces, called = layout.arrays(meta), layout.dimensions(meta)
     pieces[-1].attributes.update(geozarr.attributes_of(meta, called["r"], called["c"]))
     kept = Folder(part) if (part / ".zgroup").is_file() else None
-    for unfinished in part.rglob(UNFINISHED):
-        unfinished.unlink()
     group = zarr.open_group(str(part), mode="a", zarr_format=2)
     group.attrs.update(layout.global_attributes(meta))
     for piece in pieces:
@@ -271,6 +269,11 @@ def _create(parts: tuple[Path, ...], meta: CubeMeta) -> Cube:
                 group[piece.name][rows, :] = numbers
     zarr.consolidate_metadata(str(part), zarr_format=2)  # one file instead of many; xarray warns without it
     return Cube(part, meta, ZarrArray(part, group[pieces[-1].name]), axes)
+
+
+def _tidy(parts: tuple[Path, ...]) -> None:
+    for unfinished in parts[0].rglob(UNFINISHED):
+        unfinished.unlink(missing_ok=True)
 
 
 def _make(group: Any, piece: layout.LayoutArray, meta: CubeMeta, axes: str) -> None:
@@ -304,4 +307,6 @@ FORMAT = Format(
     named=layout.by_planes,
     compressed=True,
     compressions=("zstd",),
+    tidy=_tidy,
+    block=layout.CHUNK["r"],
 )

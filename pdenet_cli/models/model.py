@@ -40,6 +40,7 @@ class Model:
     name: str = "unnamed"
     sha256: str = ""  # hash of its file
     errors: ErrorNet | None = None  # how large its errors will be, if it has learned to tell
+    path: Path | None = None  # its file, if it came from one as it is
 
     def __repr__(self) -> str:
         """One line, for notebooks: printing a whole network is long."""
@@ -91,7 +92,7 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu") -> 
     network.eval().requires_grad_(False)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Model(spec, network.to(device), path.stem, digest, _error_net(errors, device))
+    return Model(spec, network.to(device), path.stem, digest, _error_net(errors, device), path)
 
 
 def _error_net(weights: Mapping[str, Tensor], device: torch.device | str) -> ErrorNet | None:

@@ -35,6 +35,7 @@ class ModelSpec:
     imported: Mapping[str, Any] = field(default_factory=dict)  # the checkpoint that the weights are from
     masks: Mapping[str, Any] = field(default_factory=dict)  # what the probabilities of its masks have become
     training: Mapping[str, Any] = field(default_factory=dict)  # where a training stands that can be resumed
+    adapted: Mapping[str, Any] = field(default_factory=dict)  # which scene it was fitted to, what that gained
     extra: Mapping[str, Any] = field(default_factory=dict)  # what others wrote into the file
 
     def to_dict(self) -> dict[str, Any]:
@@ -44,27 +45,28 @@ class ModelSpec:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """The spec that `to_dict` gave; fields of later versions are ignored."""
-        others = values.get("extra")
-        lifted = {name: others[name] for name in _ONCE_EXTRA if name in others} if isinstance(others, dict) else {}
-        if lifted and isinstance(others, dict):
-            values = {**lifted, **values, "extra": {n: v for n, v in others.items() if n not in lifted}}
+        values = _with_lifted_fields(values)
         known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
         spec = cls(**known | {name: tuple(known.get(name, ())) for name in ("data", "validation")})
+        spec._refuse_odd()
+        return spec
+
+    def _refuse_odd(self) -> None:
+        """TypeError or ValueError where a field is not what it should be, or contradicts another."""
         for name, kind in _KINDS.items():
-            if not isinstance(value := getattr(spec, name), kind):
+            if not isinstance(value := getattr(self, name), kind):
                 raise TypeError(f"its {name} is {value!r:.60}")
-        if spec.config.get("scale", spec.scale) != spec.scale:
-            raise ValueError(f"it is made for x{spec.scale}, its network for x{spec.config['scale']}")
-        if not all(isinstance(cube, dict) for cube in (*spec.data, *spec.validation)):
+        if self.config.get("scale", self.scale) != self.scale:
+            raise ValueError(f"it is made for x{self.scale}, its network for x{self.config['scale']}")
+        if not all(isinstance(cube, dict) for cube in (*self.data, *self.validation)):
             raise TypeError("its data are not described one by one")
-        if spec.scores and not all(isinstance(spec.scores.get(name), int | float) for name in _SCORES):
+        if self.scores and not all(isinstance(self.scores.get(name), int | float) for name in _SCORES):
             raise TypeError(f"its scores are not {', '.join(_SCORES)}")
-        cubes = spec.scores.get("cubes", {})
+        cubes = self.scores.get("cubes", {})
         if not isinstance(cubes, dict) or not all(
             isinstance(score.get(name), int | float) for score in cubes.values() for name in _CUBE_SCORES
         ):
             raise TypeError(f"the scores of its cubes are not {', '.join(_CUBE_SCORES)}")
-        return spec
 
     def history(self) -> dict[str, Any]:
         """How it was trained, and from which model: what a model that starts from it records."""
@@ -115,8 +117,17 @@ _KINDS: dict[str, Any] = (
     dict.fromkeys(("network", "version", "licence"), str)
     | dict.fromkeys(("scale", "seed", "steps"), int)
     | dict.fromkeys(("config", "degradation", "began_with", "recipe", "scores", "extra"), dict)
-    | dict.fromkeys(("errors", "imported", "masks", "training"), dict)
+    | dict.fromkeys(("errors", "imported", "masks", "training", "adapted"), dict)
     | {"minutes": int | float, "calibration": dict | None}
 )
 _SCORES = ("psnr", "bicubic_psnr", "draws")  # in `scores`, unless that is empty
 _CUBE_SCORES = ("psnr", "bicubic_psnr", "sam", "bicubic_sam")  # in `scores`, for each cube
+
+
+def _with_lifted_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The values of a spec, in which what was once among `extra` has fields of its own."""
+    others = values.get("extra")
+    if not isinstance(others, dict):
+        return values
+    lifted = {name: others[name] for name in _ONCE_EXTRA if name in others}
+    return {**lifted, **values, "extra": {n: v for n, v in others.items() if n not in lifted}}

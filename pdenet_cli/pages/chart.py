@@ -48,6 +48,7 @@ class Line:
     stroke: Stroke
     spread: Sequence[float] = field(default=())  # half the length of an error bar at each value
     marked: bool = False  # draw a point at each value
+    half_width: Sequence[float] = field(default=())  # of the band around each value
 
 
 def line_chart(lines: Sequence[Line], across: str, up: str, title: str) -> str:
@@ -105,7 +106,7 @@ class Axis:
 
 
 def _ends(line: Line) -> Iterator[tuple[float, float]]:
-    spread = line.spread or (0.0,) * len(line.y)
+    spread = line.spread or line.half_width or (0.0,) * len(line.y)
     for x, y, s in zip(line.x, line.y, np.nan_to_num(spread), strict=True):
         yield from ((x, y - s), (x, y + s))
 
@@ -115,6 +116,7 @@ def _drawn(line: Line, horizontal: Axis, vertical: Axis) -> Iterator[str]:
     style = f'fill="none" stroke="{line.stroke.colour}" stroke-width="{line.stroke.width}"'
     dashes = f' stroke-dasharray="{line.stroke.dashes}"' if line.stroke.dashes else ""
     title = f"<title>{escape(line.name)}</title>"
+    yield from _bands(line, horizontal, vertical)
     for run in _runs(places):
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in run)
         if len(run) > 1:
@@ -128,6 +130,17 @@ def _drawn(line: Line, horizontal: Axis, vertical: Axis) -> Iterator[str]:
         if math.isfinite(spread):
             ends = f'y1="{vertical.place(y - spread):.1f}" y2="{vertical.place(y + spread):.1f}"'
             yield f'<line x1="{x:.1f}" x2="{x:.1f}" {ends} {style}/>'
+
+
+def _bands(line: Line, horizontal: Axis, vertical: Axis) -> Iterator[str]:
+    """The band around a line, in its colour, broken where that is."""
+    if not line.half_width:
+        return
+    values = list(zip(line.x, line.y, line.half_width, strict=True))
+    low, high = ([(horizontal.place(x), vertical.place(y + s * h)) for x, y, h in values] for s in (-1, 1))
+    for lower, upper in zip(_runs(low), _runs(high), strict=True):
+        edge = " ".join(f"{x:.1f},{y:.1f}" for x, y in (*upper, *reversed(lower)))
+        yield f'<polygon class="band" points="{edge}" fill="{line.stroke.colour}" fill-opacity=".16"/>'
 
 
 def _runs(places: Sequence[tuple[float, float]]) -> Iterator[list[tuple[float, float]]]:

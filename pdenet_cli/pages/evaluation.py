@@ -8,7 +8,7 @@ from html import escape
 
 import numpy as np
 
-from pdenet_cli.evaluation.look import TRUTH, Look
+from pdenet_cli.evaluation.look import INPUT, TRUTH, Look
 from pdenet_cli.evaluation.metrics import Metric
 from pdenet_cli.evaluation.results import Evaluation, MetricValues, SceneResult
 from pdenet_cli.evaluation.study import METRICS, Study
@@ -29,7 +29,7 @@ def evaluation_page(evaluation: Evaluation) -> str:
         f"<h1>{title}</h1>",
         f'<p class="soft">{escape(_summary(evaluation))}</p>',
         "<h2>Scores</h2>",
-        *(_table(caption, table, evaluation) for caption, table in evaluation.tables()),
+        *(score_table(caption, table, evaluation) for caption, table in evaluation.tables()),
         *(f"<p>{escape(note)}</p>" for note in evaluation.remarks()),
         f"<p class='soft'>{_key(evaluation)}</p>",
         *(_study(name, study, evaluation.metrics) for name, study in evaluation.studies.items()),
@@ -63,7 +63,8 @@ def _key(evaluation: Evaluation) -> str:
 # Tables.
 
 
-def _table(caption: str, table: Mapping[str, MetricValues], evaluation: Evaluation) -> str:
+def score_table(caption: str, table: Mapping[str, MetricValues], evaluation: Evaluation) -> str:
+    """The scores of systems, and how they differ from the baseline, as a table."""
     head = "".join(f"<th>{m.name}<span>{m.direction}</span></th>" for m in evaluation.metrics)
     rows = []
     for system in table:
@@ -83,6 +84,8 @@ def _cell(metric: Metric, system: str, table: Mapping[str, MetricValues], baseli
     if baseline is None or system == baseline:
         return f"<td>{text}</td>"
     start = table[baseline][metric.name]
+    if round(value - start, metric.digits) == 0:
+        return f"<td>{text}<small>{metric.text(0.0)}</small></td>"
     kind = "better" if metric.is_better(value, start) else "worse" if metric.is_better(start, value) else ""
     return f'<td>{text}<small class="{kind}">{metric.text(value - start, "+")}</small></td>'
 
@@ -138,12 +141,12 @@ def _scene(scene: SceneResult, evaluation: Evaluation) -> Iterator[str]:
         f'<p class="soft">{where}{len(scene.bands)} bands, {scene.bands_left_out} left out; '
         f"{scene.share_left_out:.2%} of all values left out; 0..1 scaling: {escape(scene.radiometry)}.</p>"
     )
-    drawn = strokes(list(scene.systems), evaluation.baseline, TRUTH)
+    drawn = strokes(list(scene.systems), evaluation.baseline, TRUTH) | {INPUT: Stroke("#444444", "1 3")}
     if scene.look is not None:
         yield from _maps(scene, scene.look)
         yield from _spectra(scene, scene.look, drawn)
     yield "<h3>PSNR of each band</h3>"
-    yield legend({name: stroke for name, stroke in drawn.items() if name != TRUTH})
+    yield legend({name: stroke for name, stroke in drawn.items() if name in scene.systems})
     lines = [_line(scene, name, s.bands["MPSNR"], drawn[name]) for name, s in scene.systems.items()]
     chart = line_chart(lines, _across(scene), "PSNR dB", f"PSNR of each band of {scene.name}")
     yield f'<div class="charts"><figure>{chart}</figure></div>'
@@ -156,17 +159,21 @@ def _across(scene: SceneResult) -> str:
     return "wavelength, nm" if scene.wavelengths is not None else "band, counted from 0"
 
 
-def _line(scene: SceneResult, name: str, values: Sequence[float], stroke: Stroke) -> Line:
-    """A value for each band as a line, broken where bands were left out."""
+def _line(
+    scene: SceneResult, name: str, values: Sequence[float], stroke: Stroke, half_widths: Sequence[float] = ()
+) -> Line:
+    """A value for each band as a line, with a band around it; broken where bands were left out."""
     places = scene.wavelengths or scene.bands
-    x, y = [float(places[0])], [values[0]]
+    x, y, halves = [float(places[0])], [values[0]], [*half_widths[:1]]
     for i in range(1, len(values)):
         if scene.bands[i] != scene.bands[i - 1] + 1:
             x.append(float(places[i]))
             y.append(float("nan"))
+            halves += [float("nan")] if half_widths else []
         x.append(float(places[i]))
         y.append(values[i])
-    return Line(name, x, y, stroke)
+        halves += half_widths[i : i + 1]
+    return Line(name, x, y, stroke, half_width=halves)
 
 
 def _maps(scene: SceneResult, look: Look) -> Iterator[str]:
@@ -198,10 +205,17 @@ def _picture(image: Picture, name: str, what: str, marks: str = "") -> str:
 
 def _spectra(scene: SceneResult, look: Look, drawn: Mapping[str, Stroke]) -> Iterator[str]:
     yield "<h3>Spectra</h3>"
-    yield legend(drawn)
+    yield legend({name: drawn[name] for name in look.spectra})
+    if look.half_widths:
+        yield '<p class="soft">Shaded: intervals, in the colours of their systems.</p>'
     charts = []
     for i, spot in enumerate(look.spots):
-        lines = [_line(scene, name, look.spectra[name][i].tolist(), stroke) for name, stroke in drawn.items()]
+        lines = [
+            _line(scene, name, values[i].tolist(), drawn[name], look.half_widths[name][i].tolist())
+            if name in look.half_widths
+            else _line(scene, name, values[i].tolist(), drawn[name])
+            for name, values in look.spectra.items()
+        ]
         label = f"{i + 1}: row {spot.row}, column {spot.column}, {spot.why}"
         chart = line_chart(lines, _across(scene), "value, 0..1", f"Spectra at {label}")
         charts.append(f"<figure>{chart}<figcaption>{escape(label)}</figcaption></figure>")

@@ -53,6 +53,7 @@ def _draw_profile(axes: Any, found: Measured, side: str) -> None:
     axes.set_xlabel("pixels across the edge")
     axes.set_title(f"{side} track: too few edges", fontsize=9)
     if width is None or not len(edges):
+        axes.set_axis_off()
         return
     distance, values = edges.distance.ravel(), edges.values.ravel()
     step = max(1, distance.size // MOST_POINTS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +10,11 @@ from typing import Any
 
 from pdenet_cli.files import write_whole
 from pdenet_cli.formats import open_cube
+from pdenet_cli.pages.contents import PAGE_SIZE, MapShown, SceneShown
+from pdenet_cli.pages.scene_page import Words, scene_page
 from pdenet_cli.pages.sheet import SheetMap, sheet_png
+from pdenet_cli.pages.shown import Shown
 from pdenet_cli.pages.style import colour_style, map_style
-from pdenet_cli.pages.uncertainty import Facts, MapFacts, from_cubes
 from pdenet_cli.pages.values import Values
 from pdenet_cli.report import Report
 from pdenet_cli.scene.cube import Cube
@@ -70,18 +72,63 @@ def _map_style(name: str, cube: Cube) -> str:
     return map_style(cube, counts=name.removesuffix("_merged") in COUNTS)
 
 
-def write_page(scene: str, source: Cube, cubes: Mapping[str, Path], report: Report, page: Path) -> None:
-    """Write the page of what a run made of `source`.
+def write_page(
+    scene: str,
+    source: Cube,
+    cubes: Mapping[str, Path],
+    report: Report,
+    page: Path,
+    page_size: int = PAGE_SIZE,
+) -> None:
+    """Write the page, of about `page_size` bytes at most, of what a run made of `source`.
 
     `cubes` are the run's outputs by name, the mean among them.
     """
-    facts = _facts(scene, report)
     with ExitStack() as stack:
         opened = {name: stack.enter_context(open_cube(path)) for name, path in cubes.items()}
-        maps = [_merged(opened, shown.name) for shown in facts.maps]
-        ends = (opened["interval_low"], opened["interval_high"]) if "interval_low" in opened else None
-        text = from_cubes(source, opened["mean"], maps, facts, ends, opened.get("std"))
-        write_whole(page, text, overwrite=True)
+        values = Values.of(source.meta, report.job["radiometry"])
+        half, band = _band(opened, values, report)
+        shown = SceneShown(
+            Shown.of(source, values),
+            Shown.of(opened["mean"], values),
+            values.unit,
+            tuple(_map(name, opened, values, report) for name in _by_priority(report, PAGE_PRIORITY)),
+            half,
+            band,
+        )
+        write_whole(page, scene_page(shown, _words(scene, report), page_size), overwrite=True)
+
+
+def _map(name: str, cubes: Mapping[str, Cube], values: Values, report: Report) -> MapShown:
+    """A map of the page, merged and, where the run wrote that, for each band."""
+    factor, unit = values.of_map(report.maps[name]["unit"])
+    counts = report.maps[name]["unit"] == "percent"
+    says = report.maps[name]["says"].removesuffix(", mean over the bands")
+    how = "" if "bands" in says else ", mean over the bands" if name == "interval" else ", merged over the bands"
+    merged = Shown(_merged(cubes, name), (factor,))
+    each = _each_band(cubes, name)
+    if each is None or name == "interval":
+        bands = None
+    else:
+        bands = Shown(each) if counts or unit == "degrees" else Shown.spread(each, values)
+    return MapShown(name, TITLES.get(name, name), says, how, unit, merged, name in COUNTS, each is not None, bands)
+
+
+def _each_band(cubes: Mapping[str, Cube], name: str) -> Cube | None:
+    """A map with a value for each band; of intervals, their width."""
+    if name == "interval":
+        return _width(cubes["interval_low"], cubes["interval_high"]) if "interval_low" in cubes else None
+    return cubes.get(name)
+
+
+def _band(cubes: Mapping[str, Cube], values: Values, report: Report) -> tuple[Shown | None, str]:
+    """Half the width of the band around a spectrum, and what that is: the interval, else two std, else none."""
+    width = _each_band(cubes, "interval")
+    if width is not None:
+        return Shown.spread(width, values, 0.5), f"{100 * report.job['uncertainty']['level']:g} % interval"
+    if "std" in cubes:
+        return Shown.spread(cubes["std"], values, 2), "± 2 std of the samples, not calibrated"
+    return None, ""
 
 
 def _by_priority(report: Report, first: Sequence[str]) -> list[str]:
@@ -101,29 +148,19 @@ def _merged(cubes: Mapping[str, Cube], name: str) -> Cube:
     return cubes[f"{name}_merged"]
 
 
-def _facts(scene: str, report: Report) -> Facts:
+def _words(scene: str, report: Report) -> Words:
     job = report.job
-    return Facts(
+    question = job["uncertainty"] or {"level": None, "calibration": None}
+    calibration = question["calibration"]
+    return Words(
         scene=_printable(scene),
         model=job["model"]["name"],
         samples=job["samples"],
-        maps=tuple(_map_facts(name, report.maps[name]) for name in _by_priority(report, PAGE_PRIORITY)),
-        level=job["uncertainty"]["level"] if "interval" in report.maps else None,
-        notes=tuple(_notes(report)),
+        level=question["level"] if "interval" in report.maps else None,
+        proof=f"{calibration['guarantee']} {STRATA_SAY}" if calibration else "",
+        notes=report.notes,
         record=job | {"maps": report.maps},
     )
-
-
-def _map_facts(name: str, found: Mapping[str, Any]) -> MapFacts:
-    says = found["says"] if "bands" in found["says"] else f"{found['says']}, merged over the bands"
-    return MapFacts(name, says, found["unit"])
-
-
-def _notes(report: Report) -> Iterator[str]:
-    calibration = report.job["uncertainty"]["calibration"]
-    if calibration:
-        yield f"{calibration['guarantee']} {STRATA_SAY}"
-    yield from report.notes
 
 
 def _width(low: Cube, high: Cube) -> Cube:

@@ -18,14 +18,14 @@ from pdenet_cli.point_spread.edges import FWHM, REACH, Array, Edges, erf
 
 MISFIT = 0.05  # of the height: what fits worse is no straight edge
 DOUBT = 0.1  # largest standard error of the logarithm of a width
-RAMP = 0.06  # largest steepness of the ground beside an edge, share of its height a pixel
+RAMP = 0.03  # largest steepness of the ground beside an edge, share of its height a pixel
 LEAN = 0.8  # pixels across for a pixel along: an edge within 39° of its direction
 NARROWEST, WIDEST = 0.3, 3.4  # FWHM in pixels; beyond, a fit says nothing
 CROWD = 0.08  # width of the crowd that is looked for, in logarithms
 SHARE = 0.4  # of the largest crowd, which a narrower one must reach
 FLOOR = 0.03  # standard error that every edge has at least
 PLACE = 6  # pixels on a side of the squares whose edges count as one place
-LEAST_PLACES = 6  # of the crowd
+LEAST_PLACES = 4  # of the crowd
 MOST_SPREAD = 0.15  # of the interval, as a share of the width
 DRAWS = 200  # of the bootstrap
 LEVEL = 0.8  # of the interval

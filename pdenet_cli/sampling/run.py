@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -62,31 +62,48 @@ class Layer:
 def super_resolve(
     scene: ScenePass,
     layers: Sequence[Layer],
-    finished: Container[int] = (),
     say: Say = lambda text: None,
     question: Question = USUAL,
 ) -> Iterator[Tile]:
-    """Write every layer tile by tile but those whose numbers are `finished`; yields each tile when it is written.
+    """Write every layer tile by tile; yields each tile when it is written. `say`: see `TileWork`."""
+    work = TileWork(scene, layers, say, question)
+    for number, tile in enumerate(scene.plan.tiles):
+        work.write(number)
+        yield tile
+
+
+class TileWork:
+    """Writes every layer of any tile of a scene, in any order and as often as wanted, always the same pixels.
 
     Of the bands that the network does not see, constant ones keep their numbers, the others become nodata. Where
     memory runs out, fewer sub-networks at once and then smaller tiles are tried; `say` gets a message.
     """
-    plan = scene.plan
-    effort = _Effort(plan, scene.most_at_once, plan.scene.pixels, say)
-    for tile in [tile for number, tile in enumerate(plan.tiles) if number not in finished]:
-        pending = [tile]
+
+    def __init__(
+        self,
+        scene: ScenePass,
+        layers: Sequence[Layer],
+        say: Say = lambda text: None,
+        question: Question = USUAL,
+    ) -> None:
+        self.scene, self.layers, self.question = scene, layers, question
+        self.effort = _Effort(scene.plan, scene.most_at_once, scene.plan.scene.pixels, say)
+
+    def write(self, number: int) -> None:
+        """Write the tile of this number in the plan."""
+        plan, effort = self.scene.plan, self.effort
+        pending = [plan.tiles[number]]
         while pending:
             piece = pending.pop()
             if piece.core.pixels > effort.pixels:
                 pending += reversed(piece.halves(plan.halo, plan.seen))
                 continue
             try:
-                _TileWriter(ObservedTile(scene, piece, effort.at_once), layers, question).write()
+                _TileWriter(ObservedTile(self.scene, piece, effort.at_once), self.layers, self.question).write()
             except (MemoryError, RuntimeError) as error:
                 if not out_of_memory(error):
                     raise
                 pending += effort.lessened(piece)
-        yield tile
 
 
 def seconds_beside_network(scene: ScenePass, layers: Sequence[Layer], question: Question, side: int) -> float:

@@ -59,6 +59,10 @@ class Sampler(Protocol):
     def mixtures(self) -> int:
         """How many mixtures the network sees; 0: it sees every band."""
 
+    @property
+    def of_scene(self) -> Mixtures | None:
+        """These mixtures."""
+
     def bytes_for(self, plan: Plan, at_once: int = 1) -> int:
         """An estimate of the memory for the largest piece of a plan, its samples and their maps."""
 
@@ -71,8 +75,12 @@ class Sampler(Protocol):
 
 def choose_sampler(posterior: Posterior, cube: Cube, reading: Reading) -> Sampler:
     """Mixtures of bands if the scene has so many that these are of use, else every band."""
-    mixtures = Mixtures.of(cube, reading.bands, reading.radiometry, posterior.most_mixtures)
-    return EveryBand(posterior) if mixtures is None else MixedBands(posterior, mixtures)
+    return sampler_of(posterior, Mixtures.of(cube, reading.bands, reading.radiometry, posterior.most_mixtures))
+
+
+def sampler_of(posterior: Posterior, of_scene: Mixtures | None) -> Sampler:
+    """The sampler for a scene whose bands are seen as these mixtures; None: each by itself."""
+    return EveryBand(posterior) if of_scene is None else MixedBands(posterior, of_scene)
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,7 @@ class EveryBand:
 
     posterior: Posterior
     mixtures: int = 0
+    of_scene: None = None
 
     @property
     def halo(self) -> int | None:

@@ -8,11 +8,13 @@ from typing import Self
 
 from pdenet_cli.errors import UsageError
 from pdenet_cli.models.error_net import MARGIN, ErrorNet
+from pdenet_cli.sampling.mixtures import Mixtures
 from pdenet_cli.sampling.posterior import Posterior, require_posterior
-from pdenet_cli.sampling.samplers import Sampler, choose_sampler
+from pdenet_cli.sampling.samplers import Sampler, choose_sampler, sampler_of
 from pdenet_cli.sampling.tiling import Plan, plan_tiles
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.holes import FILL_DEPTH
+from pdenet_cli.scene.meta import CubeMeta
 from pdenet_cli.scene.reading import Reading
 from pdenet_cli.scene.window import Window
 from pdenet_cli.system import usable_memory
@@ -29,6 +31,8 @@ class Limits:
     memory: int | None = None  # bytes for one piece; None: half of what is free
     tile: int | None = None  # longest side, in input pixels
     halo: int | None = None  # margin of the tiles, in input pixels; None: so many that tiles are exact
+    step: int = 1  # tiles begin at multiples of so many input pixels
+    processes: int = 1  # that work at once
 
 
 @dataclass(frozen=True)
@@ -83,12 +87,25 @@ class ScenePass:
             limits.tile,
             surroundings=cube.meta.window,
             margin=margin,
+            step=limits.step,
+            processes=limits.processes,
         )
         return cls(cube, posterior, reading, sampler, summaries, plan)
 
     def with_tiling(self, tiling: Mapping[str, int]) -> Self:
         """The same pass cut as another plan of it was, see `Plan.tiling`."""
-        return replace(self, plan=replace(self.plan, tile=tiling["tile"], depth=tiling["depth"]))
+        return replace(
+            self, plan=replace(self.plan, tile=tiling["tile"], depth=tiling["depth"], step=tiling.get("step", 1))
+        )
+
+    def bare(self) -> BarePass:
+        """What another process needs of this pass, besides the cube and the posterior."""
+        return BarePass(self.reading, self.sampler.of_scene, self.plan)
+
+    @property
+    def fine(self) -> CubeMeta:
+        """The metadata of the scene on the fine grid."""
+        return replace(self.cube.meta.upscaled(self.posterior.network.scale), notes=())
 
     @property
     def error_net(self) -> ErrorNet | None:
@@ -115,6 +132,20 @@ class ScenePass:
             return unit
 
         return self.sampler.seconds_for(self.plan, read)
+
+
+@dataclass(frozen=True)
+class BarePass:
+    """What was found out about a scene and planned for it, small enough to be sent to other processes."""
+
+    reading: Reading
+    mixtures: Mixtures | None
+    plan: Plan
+
+    def complete(self, cube: Cube, posterior: Posterior, summaries: Sequence[Summary]) -> ScenePass:
+        """The pass where the same cube was opened and the same posterior was made."""
+        sampler = sampler_of(posterior, self.mixtures)
+        return ScenePass(cube, posterior, self.reading, sampler, tuple(summaries), self.plan)
 
 
 def _exact_halo(sampler: Sampler, margin: int, *, holes: bool) -> int | None:

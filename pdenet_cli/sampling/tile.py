@@ -82,8 +82,8 @@ class ObservedTile:
         samples = self._sampler.samples(span, padded)
         total = samples.sum(dtype=np.float64) if isinstance(samples, np.ndarray) else samples.total
         if not np.isfinite(total):
-            met = f"{self.scene.posterior.model.name} gives values that are not finite"
-            raise ModelError(f"{met}: its weights are damaged or were never trained. Use another model.")
+            problem = f"{self.scene.posterior.model.name} gives values that are not finite"
+            raise ModelError(f"{problem}: its weights are damaged or were never trained. Use another model.")
         return samples
 
     def _no_samples(self, bands: int) -> Samples:

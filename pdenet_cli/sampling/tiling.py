@@ -71,6 +71,7 @@ class Plan:
     memory: int = 0  # limit for one piece (a tile of a span), in bytes
     surroundings: Window | None = None  # where margins may reach; None: only within the scene
     margin: int = 0  # the part of the halo that samples are needed for too
+    step: int = 1  # cores begin at multiples of so many pixels, as far as there are several
 
     @property
     def seen(self) -> Window:
@@ -80,7 +81,7 @@ class Plan:
     @property
     def tiling(self) -> dict[str, int]:
         """What another plan of the same scene may differ in; the result is the same."""
-        return {"tile": self.tile, "depth": self.depth}
+        return {"tile": self.tile, "depth": self.depth, "step": self.step}
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:
@@ -98,7 +99,7 @@ class Plan:
     @cached_property
     def tiles(self) -> tuple[Tile, ...]:
         """The tiles in the order in which they are computed."""
-        cores = self.scene.blocks(_even(self.scene.rows, self.tile), _even(self.scene.columns, self.tile))
+        cores = self.scene.blocks(self._side(self.scene.rows), self._side(self.scene.columns))
         origin = self.scene.row, self.scene.column
         return tuple(Tile(core, core.grown(self.halo, within=self.seen), self.scale, origin) for core in cores)
 
@@ -106,12 +107,20 @@ class Plan:
     def count(self) -> int:
         """How many tiles there are."""
         lengths = self.scene.rows, self.scene.columns
-        return math.prod(math.ceil(length / _even(length, self.tile)) for length in lengths)
+        return math.prod(math.ceil(length / self._side(length)) for length in lengths)
+
+    def _side(self, length: int) -> int:
+        """The side of the cores along an axis of this length; the last may be shorter."""
+        return _even(length, self.tile, self.step)
 
     @cached_property
     def voxels(self) -> int:
         """Input voxels of all pieces together, margins included: the work."""
         return math.prod(map(sum, self._padded()))
+
+    def load(self, processes: int) -> float:
+        """The work of the busiest of several processes that share the tiles."""
+        return self.voxels / self.count * math.ceil(self.count / processes)
 
     @property
     def largest(self) -> int:
@@ -123,7 +132,7 @@ class Plan:
         _, rows, columns = map(max, self._padded())
         if margin is None:
             return rows * columns
-        cores = (_even(length, self.tile) for length in (self.scene.rows, self.scene.columns))
+        cores = map(self._side, (self.scene.rows, self.scene.columns))
         return math.prod(
             min(core + 2 * margin, padded) for core, padded in zip(cores, (rows, columns), strict=True)
         )
@@ -131,8 +140,9 @@ class Plan:
     def _padded(self) -> tuple[list[int], list[int], list[int]]:
         """The padded lengths along bands, rows and columns; a piece has one of each."""
         scene, seen = self.scene, self.seen
-        rows = _lengths(range(scene.row, scene.bottom), range(seen.row, seen.bottom), self.tile, self.halo)
-        columns = _lengths(range(scene.column, scene.right), range(seen.column, seen.right), self.tile, self.halo)
+        sides, halo = (self._side(scene.rows), self._side(scene.columns)), self.halo
+        rows = _lengths(range(scene.row, scene.bottom), range(seen.row, seen.bottom), sides[0], halo)
+        columns = _lengths(range(scene.column, scene.right), range(seen.column, seen.right), sides[1], halo)
         return [len(span.padded) for span in self.spans], rows, columns
 
 
@@ -147,10 +157,14 @@ def plan_tiles(
     tile: int | None = None,
     surroundings: Window | None = None,
     margin: int = 0,
+    step: int = 1,
+    processes: int = 1,
 ) -> Plan:
-    """A plan with about the least work whose largest piece fits into `memory`, as `bytes_for` counts it.
+    """A plan with about the least time whose largest piece fits into `memory`, as `bytes_for` counts it.
 
     `halo` is None for a network whose outputs depend on every pixel: each tile is then padded to the whole scene.
+    `step`: what several processes write at once must begin at multiples of so many pixels. `processes`: so many
+    work at once.
     """
     bands = len(usable)
     seen = surroundings or scene
@@ -158,7 +172,7 @@ def plan_tiles(
     depths = {bands} if band_halo is None else {math.ceil(bands / pieces) for pieces in range(1, bands + 1)}
     sides = [tile] if tile is not None else _sides(max(scene.rows, scene.columns))
     plans = [
-        Plan(scene, scale, tuple(usable), reach, band_halo, side, depth, memory, surroundings, margin)
+        Plan(scene, scale, tuple(usable), reach, band_halo, side, depth, memory, surroundings, margin, step)
         for depth in sorted(depths, reverse=True)
         for side in sides
     ]
@@ -173,8 +187,8 @@ def plan_tiles(
             f"{subject} needs {least:,} bytes of memory with its margins, but only {memory:,} are allowed. "
             f"Use `memory` {math.ceil(least / 1e6)}MB{smaller}.{less}"
         )
-    least = min(plan.voxels for plan in fitting)
-    good = [plan for plan in fitting if plan.voxels <= WORK_TOLERANCE * least]
+    lightest = min(plan.load(processes) for plan in fitting)
+    good = [plan for plan in fitting if plan.load(processes) <= WORK_TOLERANCE * lightest]
     # Of plans with equal work, which all have without a margin, the one with the largest pieces.
     return min(good, key=lambda plan: (max(0, WANTED_TILES - plan.count), plan.voxels, -plan.depth, -plan.tile))
 
@@ -187,15 +201,19 @@ def _sides(longest: int) -> list[int]:
     return sorted({_even(longest, side) for side in sides})
 
 
-def _lengths(scene: range, seen: range, tile: int, halo: int) -> list[int]:
+def _lengths(scene: range, seen: range, side: int, halo: int) -> list[int]:
     """The lengths of the tiles along one axis, with their margins as far as `seen` reaches."""
-    starts = scene[:: _even(len(scene), tile)]
+    starts = scene[::side]
     return [
         min(stop + halo, seen.stop) - max(start - halo, seen.start)
         for start, stop in zip(starts, (*starts[1:], scene.stop), strict=True)
     ]
 
 
-def _even(length: int, most: int) -> int:
-    """The side of equal tiles of at most `most`: 1200 in tiles of 1024 is 600 + 600, not 1024 + 176."""
-    return math.ceil(length / math.ceil(length / min(most, length)))
+def _even(length: int, most: int, step: int = 1) -> int:
+    """The side of equal tiles of at most `most`: 1200 in tiles of 1024 is 600 + 600, not 1024 + 176.
+
+    It is a multiple of `step`, at least one, unless it is all of the length.
+    """
+    even = math.ceil(length / math.ceil(length / min(most, length)))
+    return min(length, math.ceil(even / step) * step)

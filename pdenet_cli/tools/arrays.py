@@ -99,7 +99,8 @@ class ArrayPass:
         """The finer cube as "mean" and its maps, (bands, rows, columns), merged ones with a single band."""
         metas = self.metas
         made = {name: np.empty(meta.shape(), np.float32) for name, meta in metas.items()}
-        layers = self.maps.layers({name: Cube(Path(name), meta, made[name]) for name, meta in metas.items()})
+        cubes = {name: Cube(Path(name), meta, made[name]) for name, meta in metas.items()}
+        layers = self.maps.layers(cubes, metas["mean"])
         for done, _ in enumerate(super_resolve(self.scene, layers, question=self.question), start=1):
             watch(done, len(self.scene.plan.tiles))
         return made

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
 from pathlib import Path
@@ -29,13 +30,22 @@ from pdenet_cli.sampling.mixtures import mixtures_seen
 from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.system import choose_device
-from pdenet_cli.tools.batch import each
 from pdenet_cli.tools.evaluate import scene_result, seconds_since
+from pdenet_cli.tools.orders import Engine, Facts, in_order
 from pdenet_cli.tools.truths import Truth, TruthSettings, first_repeated
 from pdenet_cli.uncertainty.calibration import LEVEL, Calibration
 from pdenet_cli.uncertainty.summaries import MEAN
 
 StudyScores = dict[study.DrawSet, study.Scores]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a benchmark has found out on one scene."""
+
+    result: SceneResult
+    drawn: dict[str, StudyScores]
+    notes: tuple[str, ...]
 
 
 class Benchmark:
@@ -108,24 +118,29 @@ class Benchmark:
         scenes: Sequence[Path],
         watch: Watch = lambda text, done, total: None,
         say: Say = lambda text: None,
+        engine: Engine | None = None,
     ) -> Evaluation:
-        """Score every system on every scene; one of several scenes that fails does not stop the others."""
+        """Score every system on every scene; one of several scenes that fails does not stop the others.
+
+        `engine` are the processes that do the scenes; None: this one.
+        """
         started = time.monotonic()
         if twice := first_repeated(scenes, self.settings):
             raise UsageError(f"{twice} is given twice; it would count twice in the means.")
-        names = [path.name for path in scenes]
+        counts = Counter(path.name for path in scenes)
+        named = [(path, path.name if counts[path.name] == 1 else str(path)) for path in scenes]
         results: list[SceneResult] = []
         failed: dict[str, str] = {}
         studied: dict[str, list[StudyScores]] = {}
         notes: list[str] = []
-        named = [(path, path.name if names.count(path.name) == 1 else str(path)) for path in scenes]
-        for (_, name), found in each(named, lambda scene: self._evaluate_scene(*scene, watch, say, notes.append)):
-            if isinstance(found, PdenetError):
-                failed[name] = str(found)
+        order = BenchmarkOrder(self, Facts.of(*self.posteriors.values()))
+        for (_, name), scored in in_order(engine, order, named, lambda item: self.scored(*item, watch, say)):
+            if isinstance(scored, PdenetError):
+                failed[name] = str(scored)
                 continue
-            result, drawn = found
-            results.append(result)
-            for system, scores in drawn.items():
+            results.append(scored.result)
+            notes += scored.notes
+            for system, scores in scored.drawn.items():
                 studied.setdefault(system, []).append(scores)
         return Evaluation(
             self._job(),
@@ -137,6 +152,18 @@ class Benchmark:
             seconds_since(started),
             (*self._mismatch_notes(max((len(r.bands) for r in results), default=0)), *notes),
         )
+
+    def scored(
+        self,
+        path: Path,
+        name: str,
+        watch: Watch = lambda text, done, total: None,
+        say: Say = lambda text: None,
+    ) -> Scored:
+        """The scores of a scene that is called `name`."""
+        notes: list[str] = []
+        result, drawn = self._evaluate_scene(path, name, watch, say, notes.append)
+        return Scored(result, drawn, tuple(notes))
 
     def _evaluate_scene(
         self, path: Path, name: str, watch: Watch, say: Say, note: Say
@@ -158,6 +185,7 @@ class Benchmark:
             seconds: dict[str, float] = {}
             drawn: dict[str, StudyScores] = {}
             trusts: dict[str, Trust] = {}
+            halves: dict[str, Cube] = {}
             for system, posterior in self.posteriors.items():
                 started = time.monotonic()
                 estimate = scratch_cube(Path(folder), low, self.scale)
@@ -167,6 +195,10 @@ class Benchmark:
                 if system in self.calibrations:
                     maps = EstimateMaps.scratch(Path(folder), low, self.scale, estimate)
                     sharpen_coarse(low, posterior, maps.outputs, **options)
+                    calibration = self.calibrations[system]
+                    if self.settings.look and calibration is not None:  # before their sharpness is known
+                        output = scratch_cube(Path(folder), low, self.scale)
+                        halves[system] = maps.half_widths(calibration.at(self.level), output)
                     trusts[system] = self._trust(system, truth, low, maps)
                 elif len(self.samples) > 1 and posterior.network.random:
                     drawn[system] = self._study(truth, low, posterior, estimate, options)
@@ -175,7 +207,11 @@ class Benchmark:
                 views[system] = View.whole(estimate)
                 seconds[system] = seconds_since(started)
             result = scene_result(name, truth, views, self.scale, self.settings, seconds)
-            return replace(result, uncertainty=trusts), drawn
+            if (look := result.look) is not None:
+                look = look.with_input(low.cube.read(low.part), self.scale, truth.part)
+                for system, widths in halves.items():
+                    look = look.with_intervals(system, widths, truth.part)
+            return replace(result, uncertainty=trusts, look=look), drawn
 
     def _trust(self, system: str, truth: View, low: Coarse, maps: EstimateMaps) -> Trust:
         """How well a system knew its errors on a scene."""
@@ -245,6 +281,20 @@ class Benchmark:
             "samples": list(self.samples),
             "seed": self.seed,
         }
+
+
+@dataclass(frozen=True)
+class BenchmarkOrder:
+    """A benchmark as it is sent to other processes, with its models."""
+
+    benchmark: Benchmark
+    facts: Facts
+    name: str = "scene"
+
+    def open(self) -> Callable[[tuple[Path, str]], Scored]:
+        """What scores a scene of some name."""
+        self.facts.refuse_others(Facts.of(*self.benchmark.posteriors.values()))
+        return lambda item: self.benchmark.scored(*item)
 
 
 def _refuse_repeated(models: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,8 +25,8 @@ from pdenet_cli.models.weights_file import SUFFIX
 from pdenet_cli.report import Say, Watch, WatchTiles, hashes
 from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.system import choose_device
-from pdenet_cli.tools.batch import each
 from pdenet_cli.tools.learn_errors import Taught, Trial, learn_from, trials
+from pdenet_cli.tools.orders import Engine, Facts, in_order
 from pdenet_cli.tools.truths import Truth, TruthSettings
 from pdenet_cli.uncertainty.calibration import LEVEL, Calibration, leave_one_out_coverage, refuse_hopeless
 from pdenet_cli.uncertainty.error_ratios import ErrorRatios
@@ -62,11 +62,13 @@ def calibrate(
     overwrite: bool = False,
     watch: Watch = lambda text, done, total: None,
     say: Say = lambda text: None,
+    engine: Engine | None = None,
 ) -> Calibrated:
     """Write `model` to `output` with intervals calibrated on `scenes`; scenes that fail are left out.
 
     `learn`: before that, it learns from the scenes, or from what is not held out of them, how large its errors
-    are; the intervals of each scene are fitted as if it were new to what was learned.
+    are; the intervals of each scene are fitted as if it were new to what was learned. `engine` are the processes
+    that do the scenes; None: this one.
     """
     started = time.monotonic()
     level = LEVEL if settings.level is None else settings.level
@@ -95,9 +97,9 @@ def calibrate(
             _refuse_trained_on(truths, seen)
             taught = learn_from(posterior, truths, degradation, watch, say)
             posterior = posterior.with_model(taught.model)
-        known, failed = _measure_scenes(
-            truths, inputs, posterior, taught, seen, degradation, watch, say, certify=certify
-        )
+        facts = Facts.of(posterior)
+        measuring = Measuring(posterior, taught, seen, degradation, settings, certify, facts)
+        known, failed = _measure_scenes(truths, inputs, measuring, watch, say, engine)
     ratios = [of_scene for _, of_scene in known]
     made = Calibration.fit(
         ratios,
@@ -148,43 +150,82 @@ def _with_calibration(model: Model, calibration: Calibration) -> Model:
     return replace(model, spec=replace(model.spec, calibration=calibration.to_dict()))
 
 
-def _measure_scenes(
-    truths: Sequence[Truth],
-    inputs: Mapping[Path, dict[str, str]],
-    posterior: Posterior,
-    taught: Taught,
-    seen: ModelSpec,
-    degradation: Degradation,
-    watch: Watch,
-    say: Say,
-    *,
-    certify: bool,
-) -> tuple[list[tuple[dict[str, Any], ErrorRatios]], dict[str, str]]:
-    """The facts and the error ratios of each scene, and why scenes failed; `seen` names the scenes trained on."""
+@dataclass(frozen=True)
+class Measuring:
+    """How the error ratios of a scene are found; also as it is sent to other processes, with its models."""
 
-    def measured(numbered: tuple[int, Truth]) -> tuple[dict[str, Any], ErrorRatios]:
-        number, truth = numbered
-        path = truth.path
-        (was_trained_on,) = truth.trained_on([seen])
-        if was_trained_on and certify:
+    posterior: Posterior
+    taught: Taught
+    seen: ModelSpec  # names the scenes trained on
+    degradation: Degradation
+    settings: TruthSettings
+    certify: bool
+    facts: Facts
+    name: str = "scene"
+
+    def open(self) -> Callable[[tuple[int, Path]], Measured]:
+        """What measures a scene of some number."""
+        self.facts.refuse_others(Facts.of(self.posterior))
+
+        def work(item: tuple[int, Path]) -> Measured:
+            with Truth(item[1], self.settings) as truth:
+                return self.measured(item[0], truth)
+
+        return work
+
+    def measured(self, number: int, truth: Truth, watch: Watch | None = None, say: Say | None = None) -> Measured:
+        """The error ratios of a scene; it is degraded as its number says, where models learn."""
+        notes: list[str] = []
+        say, path = say or notes.append, truth.path
+        (was_trained_on,) = truth.trained_on([self.seen])
+        if was_trained_on and self.certify:
             raise UsageError(f"{path}: the model was trained on this scene, so it certifies nothing.")
         if was_trained_on:
             say(f"{path}: the model was trained on this scene, so its intervals will be too narrow on others.")
-        judged = posterior.with_model(taught.as_if_new(path))
-        shown = trials(number, degradation, any_psf=judged.network.any_psf) if taught.without else ()
-        every = (Trial(0.0, degradation), *shown[2:])
-        pairs = [_scene_ratios(truth, judged, trial, partial(watch, path.name), say) for trial in every]
+        judged = self.posterior.with_model(self.taught.as_if_new(path))
+        any_psf = judged.network.any_psf
+        shown = trials(number, self.degradation, any_psf=any_psf) if self.taught.without else ()
+        every = (Trial(0.0, self.degradation), *shown[2:])
+        tiles: WatchTiles = (lambda done, total: None) if watch is None else partial(watch, path.name)
+        pairs = [_scene_ratios(truth, judged, trial, tiles, say) for trial in every]
         found, sharpness = sum((ratios for ratios, _ in pairs[1:]), pairs[0][0]), pairs[0][1]
-        fact = {"name": path.name, "inputs": inputs[path], "part": truth.settings.part, "learned": was_trained_on}
-        return fact | ({} if sharpness is None else {"finer_fwhm": sharpness}), found
+        return Measured(found, sharpness, was_trained_on, tuple(notes))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was found out on one scene."""
+
+    ratios: ErrorRatios
+    sharpness: float | None
+    was_trained_on: bool
+    notes: tuple[str, ...]
+
+
+def _measure_scenes(
+    truths: Sequence[Truth],
+    inputs: Mapping[Path, dict[str, str]],
+    measuring: Measuring,
+    watch: Watch,
+    say: Say,
+    engine: Engine | None,
+) -> tuple[list[tuple[dict[str, Any], ErrorRatios]], dict[str, str]]:
+    """The facts and the error ratios of each scene, and why scenes failed."""
+
+    def here(item: tuple[int, Path]) -> Measured:
+        return measuring.measured(item[0], truths[item[0]], watch, say)
 
     known: list[tuple[dict[str, Any], ErrorRatios]] = []
     failed: dict[Path, PdenetError] = {}
-    for (_, truth), found in each(list(enumerate(truths)), measured):
+    for (_, path), found in in_order(engine, measuring, [(n, t.path) for n, t in enumerate(truths)], here):
         if isinstance(found, PdenetError):
-            failed[truth.path] = found
-        else:
-            known.append(found)
+            failed[path] = found
+            continue
+        for note in found.notes:
+            say(note)
+        part = measuring.settings.part
+        fact = {"name": path.name, "inputs": inputs[path], "part": part, "learned": found.was_trained_on}
+        known.append((fact | ({} if found.sharpness is None else {"finer_fwhm": found.sharpness}), found.ratios))
     if not known:
         first, last = next(iter(failed.values())), list(failed.values())[-1]
         raise type(last)(f"None of the {len(truths)} scenes can be used; {first}") from last

@@ -42,13 +42,12 @@ class Delivery:
     cubes: Mapping[str, tuple[Output, CubeMeta]]  # by the name of their map
     overwrite: bool = False
     quicklook: bool = False  # a sheet of pictures
-    page: bool = False  # an HTML page, and the sheet
+    page_size: int | None = None  # bytes at most of an HTML page, which comes with the sheet; None: no page
     style: bool = True  # a style for QGIS beside every raster
 
     @property
     def report_path(self) -> Path:
-        named = named_after(self.path)
-        return named.with_name(named.name + REPORT)
+        return report_path(self.path)
 
     @property
     def journal(self) -> Journal:
@@ -57,14 +56,19 @@ class Delivery:
     @property
     def page_path(self) -> Path | None:
         """The page, if it is asked for."""
-        return self._beside_output("_uncertainty.html") if self.page else None
+        return None if self.page_size is None else self._beside_output(f"{self._about}.html")
 
     @property
     def sheet_path(self) -> Path | None:
         """The sheet of pictures, if it or the page is asked for."""
-        if self.page:
-            return self._beside_output("_uncertainty.png")
+        if self.page_size is not None:
+            return self._beside_output(f"{self._about}.png")
         return self._beside_output(".png") if self.quicklook and "mean" in self.cubes else None
+
+    @property
+    def _about(self) -> str:
+        """What page and sheet are called after the name of the outputs, unless that is the sharpened cube's."""
+        return "" if "mean" in self.cubes and self.cubes["mean"][0].path == self.path else "_uncertainty"
 
     @property
     def styles(self) -> dict[str, Path]:
@@ -169,8 +173,8 @@ class Delivery:
                 write_style(name, self._paths[name], style)
         if self.sheet_path in wanted:
             write_sheet(scene, source, self._paths, report, self.sheet_path)
-        if self.page_path in wanted:
-            write_page(scene, source, self._paths, report, self.page_path)
+        if self.page_size is not None and self.page_path in wanted:
+            write_page(scene, source, self._paths, report, self.page_path, self.page_size)
 
     @property
     def pixel_parts(self) -> dict[str, Path]:
@@ -216,6 +220,12 @@ class Delivery:
         for output, _ in self.cubes.values():
             output.discard()
         remove(partial_path(self.report_path))
+
+
+def report_path(path: Path) -> Path:
+    """The report of an output."""
+    named = named_after(path)
+    return named.with_name(named.name + REPORT)
 
 
 def named_after(path: Path) -> Path:

@@ -48,7 +48,7 @@ def evaluate_files(estimate: Path, truth: Path, scale: int | None, settings: Tru
         view, left_out = _without_bad_bands(view, compared)
         notes += left_out
         # The truth decides what 0 and 1 are; the estimate may store the same values in another scale.
-        (estimated, truths), scaling = _headers(compared, target, survey_of)
+        (estimated, truths), scaling = headers(compared, target, survey_of)
         notes += scaling
         radiometry = view.radiometry.for_other_file(truths, estimated)
         name = estimate.name if estimate.name != TRUTH else str(estimate)
@@ -73,7 +73,7 @@ def _without_bad_bands(truth: View, estimate: Cube) -> tuple[View, list[str]]:
     return replace(truth, bands=bands), [f"{estimate.path.name}: {subject} left out of the scores."] if bad else []
 
 
-def _headers(estimate: Cube, truth: Cube, survey_of: Callable[[Cube], Survey]) -> tuple[list[CubeMeta], list[str]]:
+def headers(estimate: Cube, truth: Cube, survey_of: Callable[[Cube], Survey]) -> tuple[list[CubeMeta], list[str]]:
     """What the two headers say of their numbers. Where only one does, the other's values decide what they are:
     the numbers of that file, or what these measure. A note tells which.
     """

@@ -6,7 +6,7 @@ import contextlib
 import stat
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -38,15 +38,14 @@ class TileRecorder:
     """
 
     journal: Journal
-    cubes: Mapping[str, Cube]
     parts: Sequence[Path]  # the files and folders that hold the pixels of the cubes
     waiting: dict[int, Checksums] = field(default_factory=dict)
     _last: float = 0.0  # when tiles were recorded
     _pause: float = 0.0  # seconds until they are again
 
-    def add(self, number: int, target: Window) -> None:
-        """Take note of a tile whose pixels are written."""
-        self.waiting[number] = checksums(self.cubes, target)
+    def add(self, number: int, read: Checksums) -> None:
+        """Take note of a tile whose pixels are written, and were read back with these checksums."""
+        self.waiting[number] = read
         if time.monotonic() >= self._last + self._pause:
             self.flush()
 
@@ -59,7 +58,7 @@ class TileRecorder:
             sync(part)
         # Forgotten first: Ctrl-C may come as soon as they are recorded, and the last flush must not do it again.
         tiles, self.waiting = self.waiting, {}
-        self.journal.append(*({"tile": {"number": n, "checksums": read}} for n, read in tiles.items()))
+        self.journal.append(*tile_lines(tiles))
         self._last = time.monotonic()
         self._pause = min(LONGEST_WAIT, (self._last - started) / SYNC_SHARE)
 
@@ -72,6 +71,11 @@ class TileRecorder:
         # The error that ends a run says more than the one it leads to here.
         with contextlib.nullcontext() if error is None else contextlib.suppress(OSError):
             self.flush()
+
+
+def tile_lines(tiles: Mapping[int, Checksums]) -> Iterator[dict[str, Any]]:
+    """What a journal says of tiles."""
+    return ({"tile": {"number": number, "checksums": read}} for number, read in tiles.items())
 
 
 def checksums(cubes: Mapping[str, Cube], window: Window) -> Checksums:
@@ -97,23 +101,27 @@ def verify(journal: Journal, record: Record, cubes: Mapping[str, Cube], tiles: S
             raise journal.odd(f"the pixels of tile {number} in {cubes[changed[0]].path.name} have changed since")
 
 
-def described(part: Path) -> Any:
-    """What the journal says of a new partial file, its size, or of a folder, the checksums of its files."""
+def described(part: Path, names: Collection[str] | None = None) -> Any:
+    """What the journal says of a new partial file, its size, or of a folder, the checksums of its files.
+
+    `names`: only of these files of a folder, in which others may be written meanwhile.
+    """
     mode = part.lstat().st_mode
     if stat.S_ISREG(mode):
         return part.stat().st_size
     if not stat.S_ISDIR(mode):
         return None
-    files = sorted(path for path in part.rglob("*") if path.is_file())
+    inside = part.rglob("*") if names is None else (part / name for name in names)
+    files = sorted(path for path in inside if path.is_file())
     return {file.relative_to(part).as_posix(): checksum(file.read_bytes()) for file in files}
 
 
 def refuse_changed(journal: Journal, record: Record, parts: Sequence[Path]) -> None:
     """Stop where a partial file has grown or shrunk since it was made, or a file in a partial folder changed."""
     for part in parts:
-        made, found = (record.files or {}).get(part.name), described(part)
-        if isinstance(made, dict) and isinstance(found, dict):  # which has got chunks of pixels since
-            found = {name: found.get(name) for name in made}
+        made = (record.files or {}).get(part.name)
+        # A folder has got chunks of pixels since.
+        found = described(part, made if isinstance(made, dict) else None)
         if made is None or found != made:
             numbers = type(found) is type(made) is int
             what = f"{found:,} bytes instead of {made:,}" if numbers else "other contents than it was made with"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -44,17 +44,35 @@ class Journal:
     """
 
     output: Path  # the journal is named after it
+    part: str | None = None  # it is that of a part of the tiles, see parts.py
 
     @property
     def path(self) -> Path:
+        if self.part is not None:
+            return self._folder / f"{self.part}.journal"
         return self.output.with_name(f".{self.output.name}.journal")
 
-    def locked(self) -> AbstractContextManager[None]:
-        """Keep other runs from writing these outputs."""
-        return locked(self.path)
+    @property
+    def _folder(self) -> Path:
+        """Where the journals of parts are."""
+        return self.output.with_name(f".{self.output.name}.parts")
+
+    @property
+    def parts(self) -> list[Journal]:
+        """The journals of parts, as far as these have begun."""
+        if self.part is not None or not self._folder.is_dir():
+            return []
+        return [replace(self, part=path.stem) for path in sorted(self._folder.glob("*-of-*.journal"))]
+
+    def locked(self, patience: float = 0) -> AbstractContextManager[None]:
+        """Keep other runs from writing these outputs; where one does, wait for it for so many seconds."""
+        if self.part is not None:
+            self._folder.mkdir(exist_ok=True)
+        return locked(self.path, patience)
 
     def begin(self, job: dict[str, Any]) -> None:
         """Start a new journal."""
+        self.remove_parts()
         self.path.write_bytes(b"")
         self.append({"job": job})
         sync_entries(self.path.parent)
@@ -113,8 +131,18 @@ class Journal:
         return record
 
     def end(self) -> None:
-        """Delete the journal."""
+        """Delete the journal, and those of parts."""
+        self.remove_parts()
         self.path.unlink(missing_ok=True)
+
+    def remove_parts(self) -> None:
+        """Delete the journals of parts; OutputError where a part is at work."""
+        for part in self.parts:
+            with part.locked():
+                part.path.unlink(missing_ok=True)
+        if self.part is None:
+            with suppress(OSError):
+                self._folder.rmdir()
 
     def odd(self, what: str) -> JournalError:
         """The error for a journal, or files, that are not as pdenet left them."""
@@ -177,7 +205,7 @@ def _is_job(job: Any) -> bool:
     if not isinstance(job, dict) or not isinstance(job.get(REPLACES), bool):
         return False
     plan, files = job.get(PLAN), job.get(FILES)
-    numbers = plan.values() if isinstance(plan, dict) and set(plan) == {"tile", "depth"} else ()
+    numbers = plan.values() if isinstance(plan, dict) and set(plan) == {"tile", "depth", "step"} else ()
     sound = bool(numbers) and all(type(number) is int and number > 0 for number in numbers)
     return sound and isinstance(files, list) and all(isinstance(name, str) for name in files)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdenet_cli.errors import ModelError, UsageError
-from pdenet_cli.pages.overview import strips
+from pdenet_cli.pages.levels import strips
 from pdenet_cli.sampling.mixtures import mixtures_seen
 from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.sampling.run import Layer, Sink
@@ -34,9 +34,19 @@ UNIT_ATTRIBUTES = ("units", "unittype", "data units")  # header fields that are 
 class Maps:
     """The maps that a run makes of any scene; refused here if the model or the question does not allow them."""
 
-    def __init__(self, names: Sequence[str] | None, question: Question, posterior: Posterior) -> None:
-        """`names` are names of MAPS, or a single one; None for the default ones of the model."""
-        self.posterior = posterior
+    def __init__(
+        self,
+        names: Sequence[str] | None,
+        question: Question,
+        posterior: Posterior,
+        *,
+        per_band: bool = True,
+    ) -> None:
+        """`names` are names of MAPS, or a single one; None for the default ones of the model.
+
+        Intervals have a value for each band, the other maps too where `per_band`; all are merged over the bands.
+        """
+        self.posterior, self.per_band = posterior, per_band
         self.by_default = names is None
         self.calibration = posterior.model.calibration
         usual_level = None if self.calibration is None else self.calibration.level
@@ -65,19 +75,30 @@ class Maps:
     def metas(self, fine: CubeMeta, question: Question) -> Iterator[tuple[str, CubeMeta]]:
         """The name and the metadata of each map's cube; `fine` is the metadata of the sharpened cube."""
         for summary in self.summaries:
-            if summary.compute is not None:
+            if self._has_bands(summary):
                 yield summary.name, _meta(fine, summary, question, merged=False)
             yield f"{summary.name}_merged", _meta(fine, summary, question, merged=True)
 
-    def layers(self, cubes: Mapping[str, Sink]) -> list[Layer]:
-        """The layers that fill these cubes: the maps and, if it is among them, the sharpened cube, called mean."""
-        mean = [Layer(MEAN, cubes["mean"])] if "mean" in cubes else []
-        return mean + [self._layer(summary, cubes) for summary in self.summaries]
+    def layers(self, cubes: Mapping[str, Sink], fine: CubeMeta) -> list[Layer]:
+        """The layers that fill these cubes: the maps and, if it is among them, the sharpened cube, called mean.
 
-    def _layer(self, summary: Summary, cubes: Mapping[str, Sink]) -> Layer:
-        cube = cubes.get(summary.name)
-        scaling = None if cube is None else _scaling(cube.meta)
-        return Layer(summary, cube, cubes[f"{summary.name}_merged"], scaling=scaling)
+        `fine` is the metadata of the sharpened cube.
+        """
+        mean = [Layer(MEAN, cubes["mean"])] if "mean" in cubes else []
+        return mean + [
+            Layer(s, cubes.get(s.name), cubes[f"{s.name}_merged"], scaling=self._scaling(s, fine))
+            for s in self.summaries
+        ]
+
+    def _has_bands(self, summary: Summary) -> bool:
+        """Whether there is a cube of a value for each band."""
+        return summary.compute is not None and (self.per_band or summary.unit == "value")
+
+    def _scaling(self, summary: Summary, fine: CubeMeta) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """Gains and offsets without which the bands of a map cannot be merged."""
+        if summary.compute is None:
+            return None
+        return _scaling(_meta(fine, summary, self.question, merged=False))
 
     def facts(self, question: Question) -> dict[str, Any]:
         """The parameters of the maps and the guarantee of the calibration, for the report."""
@@ -121,7 +142,9 @@ class Maps:
         seen = partial(mixtures_seen, len(reading.bands))
         yield from self.calibration.misfits(count, ensemble, mixtures=mixtures, seen=seen)
 
-    def statistics(self, cubes: Mapping[str, Cube], radiometry: Radiometry, question: Question) -> dict[str, Any]:
+    def statistics(
+        self, cubes: Mapping[str, Cube], fine: CubeMeta, radiometry: Radiometry, question: Question
+    ) -> dict[str, Any]:
         """Mean, median and shares of the scene above some levels, for each merged map and for interval widths."""
         sizes = 1 / np.abs(radiometry.gain)  # from 0 to 1, in the file's units
         ranges = {"spread": float(np.mean(sizes)), "scaled": float(np.mean(sizes * np.abs(radiometry.measures)))}
@@ -129,7 +152,7 @@ class Maps:
             unit: tuple(float(f"{part * unit_range:.1g}") for part in SPREAD_LEVELS)
             for unit, unit_range in ranges.items()
         }
-        scaled = {name for name, cube in cubes.items() if _scaling(cube.meta)}
+        scaled = {summary.name for summary in self.summaries if self._scaling(summary, fine)}
         shown: dict[str, tuple[str, str, Iterator[NDArray[np.float32]]]] = {
             s.name: (
                 s.describe(question),
@@ -144,7 +167,6 @@ class Maps:
             says = f"width of the interval at level {question.level:g}, mean over the bands"
             unit = "scaled" if "interval_low" in scaled else "spread"
             shown["interval"] = says, unit, (top - base for top, base in zip(high, low, strict=True))
-        fine = next(iter(cubes.values())).meta
         every = fine.rows * fine.columns // MEDIAN_VALUES | 1  # odd: an even step could pick the same subpixels
         return {
             name: {"says": says, "unit": UNIT_TEXTS[unit]} | _statistics(parts, levels[unit], every)

@@ -47,8 +47,9 @@ def output_paths(scenes: Sequence[Path], output: Path, scale: int, *, folder: bo
     named = [with_own_name(scene) for scene in scenes]
     paths = [output / f"{scene.stem}{ending}{usual_suffix(scene)}" for scene in named]
     stems = [path.stem for path in paths]  # reports and pages of all formats have the same suffix
+    counts = Counter(stems)
     for stem, scene in zip(stems, named, strict=True):
-        if stems.count(stem) > 1:
+        if counts[stem] > 1:
             raise UsageError(f"Several scenes are called {scene.stem}; sharpen them into different folders.")
     return paths
 

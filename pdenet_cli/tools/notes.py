@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pdenet_cli.models.networks.pdenet import missing_kernel
 from pdenet_cli.sampling.mixtures import enough_bands
 from pdenet_cli.sampling.run import Layer
 from pdenet_cli.sampling.scene_pass import ScenePass
@@ -17,6 +18,8 @@ def scene_notes(scene: ScenePass, mean: CubeMeta | None) -> Iterator[str]:
     count, asked = len(scene.posterior), scene.posterior.asked
     if 1 < count < asked:
         yield f"{count} samples instead of {asked}: this network cannot give more different ones."
+    if (why := missing_kernel(scene.posterior.network)) is not None:
+        yield f"Without the compiled kernel ({why}) the network takes about twice as long; see pdenet doctor."
     if not scene.sampler.mixtures and enough_bands(len(scene.reading.bands), scene.posterior.most_mixtures):
         reason = "Too few pixels with data to see the bands as mixtures"
         yield f"{reason}: the network sees every band, which takes longer."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,16 @@ from pdenet_cli.sampling.tiling import Tile
 from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.meta import CubeMeta
 from pdenet_cli.tools.delivery import KEPT, Delivery, named_after
-from pdenet_cli.tools.finished_tiles import TileRecorder, checksum, described, refuse_changed, verify
+from pdenet_cli.tools.finished_tiles import (
+    TileRecorder,
+    checksum,
+    described,
+    refuse_changed,
+    tile_lines,
+    verify,
+)
 from pdenet_cli.tools.journal import FILES, REPLACES, Journal, JournalError, Record
+from pdenet_cli.tools.parts import Part
 
 
 @dataclass(frozen=True)
@@ -26,10 +34,11 @@ class Progress:
     """The journal of a delivery: begun, continued, verified, completed."""
 
     delivery: Delivery
+    part: Part | None = None  # the journal is that of a part
 
     @property
     def journal(self) -> Journal:
-        return self.delivery.journal
+        return replace(self.delivery.journal, part=None if self.part is None else self.part.label)
 
     @property
     def _names(self) -> dict[str, list[str]]:
@@ -97,6 +106,44 @@ class Progress:
             refuse_changed(self.journal, record, self.delivery.unrenamed)
         return record
 
+    def absorbed(self, record: Record) -> Record:
+        """The record with the tiles of all parts, which are in its journal then; none of them may be at work."""
+        tiles = dict(record.tiles)
+        with ExitStack() as stack:
+            parts = self.journal.parts
+            for part in parts:
+                stack.enter_context(part.locked())
+            for part in parts:
+                theirs = part.read()
+                if theirs is None:
+                    continue
+                if (theirs.job, theirs.files) != (record.job, record.files):
+                    raise part.odd("it is of another run")
+                new = {number: read for number, read in theirs.tiles.items() if number not in tiles}
+                self.journal.append(*tile_lines(new))
+                tiles |= new
+        self.journal.remove_parts()
+        return replace(record, tiles=tiles)
+
+    def begin_part(self, record: Record) -> Record:
+        """What this part has done of the run that `record` is of."""
+        mine = self.journal.read()
+        if mine is not None and (mine.job, mine.files) == (record.job, record.files):
+            self.journal.repair()
+            return mine
+        self.journal.begin(record.job)
+        self.journal.append({"files": record.files})
+        return Record(record.job, record.files)
+
+    def with_files(self, record: Record) -> Record:
+        """The record with the partial files, which are described in the journal if they are new."""
+        if record.files is not None:
+            return record
+        parts = self.delivery.pixel_parts.values()
+        files = {part.name: described(part) for part in parts}
+        self.journal.append({"files": files})
+        return replace(record, files=files)
+
     def _refuse_incomplete(self, record: Record) -> None:
         """Stop where a run whose every pixel is written lacks a file or its report."""
         for output, _ in self.delivery.cubes.values():
@@ -110,15 +157,12 @@ class Progress:
 
     def trusted(self, record: Record, cubes: Mapping[str, Cube], tiles: Sequence[Tile]) -> set[int]:
         """The numbers of the tiles that need not be written again; stops where one is not as it was written."""
-        if record.files is None:
-            parts = self.delivery.pixel_parts.values()
-            self.journal.append({"files": {part.name: described(part) for part in parts}})
         verify(self.journal, record, cubes, tiles)
         return set(record.tiles)
 
-    def recorder(self, cubes: Mapping[str, Cube]) -> TileRecorder:
+    def recorder(self) -> TileRecorder:
         """What takes note of the tiles that are written from now on."""
-        return TileRecorder(self.journal, cubes, tuple(self.delivery.pixel_parts.values()))
+        return TileRecorder(self.journal, tuple(self.delivery.pixel_parts.values()))
 
     @contextmanager
     def cleanup_on_failure(self) -> Iterator[None]:

@@ -34,8 +34,8 @@ class PointSpreadReport:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
-        told = {"path": str(self.path), **self.found.to_dict()}
-        return told | {"spectrum_of_power": self.spectrum, "published": self.sensor}
+        facts = {"path": str(self.path), **self.found.to_dict()}
+        return facts | {"spectrum_of_power": self.spectrum, "published": self.sensor}
 
 
 def point_spread_report(

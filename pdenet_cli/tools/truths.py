@@ -49,6 +49,7 @@ class TruthSettings:
     fwhm: float | None = None  # of a Gaussian kernel, or of the lens in front of an area kernel
     noise: float | None = None  # None: as in the models' training
     psf: str | None = None  # that models for any point spread are told; None: how truths are degraded
+    spread: Degradation | None = None  # how truths are degraded, instead of `kernel` and `fwhm`
 
     def __post_init__(self) -> None:
         for name, table in (("protocol", tuple(PROTOCOLS)), ("part", tuple(PARTS)), ("ensemble", ENSEMBLES)):
@@ -62,6 +63,8 @@ class TruthSettings:
 
     def degradation(self, trained_for: Degradation) -> Degradation:
         """The degradation of truths for a model that was trained for `trained_for`."""
+        if self.spread is not None:
+            return replace(self.spread, noise=trained_for.noise if self.noise is None else self.noise)
         return trained_for.changed(self.kernel, self.fwhm, self.noise)
 
     def job(self, scale: int) -> dict[str, Any]:

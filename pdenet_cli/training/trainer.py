@@ -167,7 +167,8 @@ class Trainer:
             return None
         generator = torch.Generator().manual_seed(self.patches.seed)
         with torch.no_grad():
-            return self.average.draw(generator, samples if self.network.random else 1)
+            masks = self.average.draw(generator, samples if self.network.random else 1)
+            return self.average.draw_for(self.degradation, masks)
 
     def chance_facts(self) -> dict[str, float]:
         """Whether the masks are still random: their mean probability, and the shares near 0 and near 1."""

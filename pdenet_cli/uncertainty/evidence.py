@@ -32,10 +32,10 @@ class LazySamples(Protocol):
         """A sum that is finite only if every sample is."""
 
     def mean(self) -> Map:
-        """Their mean."""
+        """The mean of the samples."""
 
     def std(self) -> Map:
-        """Their standard deviation around it, with N - 1; 0 for a single sample."""
+        """The standard deviation of the samples, with N - 1; 0 for a single one."""
 
     def cropped(self, rows: slice, columns: slice) -> LazySamples:
         """The same samples of a part of the pixels."""

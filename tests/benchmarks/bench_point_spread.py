@@ -5,8 +5,8 @@
 Each scene is seen through a known point spread by pixels 4 times as large, with noise of 0.3 % of its range, and
 measured. A fine scene has a sharpness of its own, which is measured too and counts in the truth: widths add in
 quadrature. Square pixels count as the Gaussian whose edge is nearest to theirs. The middle third of the bands is
-used, because some lenses focus colours differently. Printed: how many scenes are accepted, and on how many of these
-the width is within 10 % of the truth, as the geometric mean of both directions and in each direction.
+used, because some lenses focus colours differently. Printed: how many cases are accepted, and on how many of
+these the width is within 10 % of the truth, as the geometric mean of both directions and in each direction.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from qgis.core import (
     QgsProcessingParameterString,
 )
 
-from .runner import RunFailed, run
+from .runner import RunError, run
 
 SCALES = ("2", "4", "8")
-RASTERS = (".tif", ".tiff", ".img", ".hdr")
+RASTERS = (".tif", ".tiff", ".img")
 
 
 class Algorithm(QgsProcessingAlgorithm):
@@ -61,7 +61,7 @@ class Algorithm(QgsProcessingAlgorithm):
 
         try:
             run(self.command(), arguments, progress, feedback.pushInfo, feedback.isCanceled)
-        except RunFailed as error:
+        except RunError as error:
             raise QgsProcessingException(str(error)) from error
         if not feedback.isCanceled():
             self.load(target, source, context)
@@ -111,10 +111,9 @@ class Uncertainty(Algorithm):
     def load(self, target, source, context):
         """Let QGIS load the finer image and the merged maps, with the styles beside them."""
         for path in sorted(target.glob(f"{source.stem}_*")):
-            if path.suffix.lower() in RASTERS and path.with_suffix(".qml").exists():
-                if path.suffix.lower() != ".hdr" and path.stem.endswith(("_merged", "_mean")):
-                    details = QgsProcessingContext.LayerDetails(path.stem, context.project(), path.stem)
-                    context.addLayerToLoadOnCompletion(str(path), details)
+            if path.suffix.lower() in RASTERS and path.stem.endswith(("_merged", "_mean")):
+                details = QgsProcessingContext.LayerDetails(path.stem, context.project(), path.stem)
+                context.addLayerToLoadOnCompletion(str(path), details)
 
 
 ALGORITHMS = (Upscale, Uncertainty)

@@ -39,6 +39,8 @@ class Format:
     compressions: tuple[str, ...] = ()  # how an output may be compressed
     # Writes a finished cube to a new file, compressed; None: its `compressions` are those of every output.
     pack: Callable[[Cube, Path, str], None] | None = None
+    tidy: Callable[[tuple[Path, ...]], None] = lambda parts: None  # remove what killed writers have left in them
     fragile: Callable[[bytes], bool] = lambda head: False  # whether a library that may crash reads such a file
     modules: tuple[str, ...] = ()  # that reading imports late, as they take long
+    block: int = 1  # rows and columns of output pixels that only one process at a time may write
     portable: bool = False  # an opened cube can be sent between processes, so it is opened only once

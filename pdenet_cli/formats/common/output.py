@@ -46,9 +46,13 @@ class Output:
         self.format.refuse(self.finals, meta)
 
     def create(self, meta: CubeMeta) -> Cube:
-        """The cube, ready to be written by windows; it keeps the pixels of an interrupted run."""
+        """The cube, ready to be written by windows; it keeps the pixels of an interrupted run.
+
+        Its paths are absolute: other processes may work on it too.
+        """
         assert self.format.create is not None
-        return self.format.create(self.parts, self.format.named(self.path, meta))
+        parts = tuple(part.absolute() for part in self.parts)
+        return self.format.create(parts, self.format.named(self.path, meta))
 
     def commit(self, meta: CubeMeta) -> None:
         """Rename the partial files, those not renamed yet; last the one that readers open.
@@ -56,6 +60,7 @@ class Output:
         `meta` is that of `create`: a compressed file is written from the partial one, which is then removed.
         """
         self.refuse_folders()
+        self.format.tidy(self.parts)
         for part, final in zip(self.parts, self.finals, strict=True):
             if part.exists() and self._packed is not None and self.format.pack is not None:
                 remove(self._packed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from pdenet_cli.scene.cube import Cube
 from pdenet_cli.scene.dtypes import as_stored
 from pdenet_cli.scene.georeference import Georeference
 from pdenet_cli.scene.meta import INTERLEAVES, CubeMeta
+
+NAMED_WAVELENGTH = re.compile(r"(?P<name>.*?)\(?(?P<number>\d+(\.\d+)?)\s*([a-zµμ]+)?\)?\s*", re.IGNORECASE)
 
 
 def _recognises(path: Path, head: bytes) -> bool:
@@ -118,7 +121,7 @@ def header_fields(meta: CubeMeta, code: int) -> dict[str, Any]:
         "wavelength": meta.wavelengths,
         "fwhm": meta.fwhm,
         "bbl": None if meta.good_bands is None else [int(good) for good in meta.good_bands],
-        "band names": meta.band_names and [_plain(name).replace(",", " ") for name in meta.band_names],
+        "band names": meta.band_names and [_plain(name).replace(",", " ") for name in _short_names(meta)],
         "default bands": meta.default_bands and [band + 1 for band in meta.default_bands],
         "data gain values": meta.gains,
         "data offset values": meta.offsets,
@@ -130,6 +133,22 @@ def header_fields(meta: CubeMeta, code: int) -> dict[str, Any]:
         if field not in OWN and field not in fields:
             fields[field] = _extra_text(value)
     return {name: value for name, value in fields.items() if value is not None and value != ""}
+
+
+def _short_names(meta: CubeMeta) -> list[str]:
+    """The band names without the wavelengths that some end with: readers of ENVI show these after the name."""
+    names = list(meta.band_names or ())
+    if meta.wavelengths is None:
+        return names
+    found = [NAMED_WAVELENGTH.fullmatch(name) for name in names]
+    alike = (
+        match is not None and math.isclose(float(match["number"]), wave, rel_tol=1e-3)
+        for match, wave in zip(found, meta.wavelengths, strict=True)
+    )
+    if not all(alike):
+        return names
+    short = [match["name"].rstrip(" ,:(-") or "Band" for match in found if match]
+    return short if len({*short}) == len(short) else [f"{name} {i}" for i, name in enumerate(short, start=1)]
 
 
 def _map_fields(meta: CubeMeta) -> dict[str, Any]:

@@ -70,9 +70,16 @@ def _call(*command: str) -> bytes:
     return done.stdout
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
+    """Where libraries are kept: PDENET_CACHE_DIR, or the user's cache."""
+    if wanted := os.environ.get("PDENET_CACHE_DIR"):
+        return Path(wanted).expanduser().absolute()
     home = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    folder = (home if home.is_absolute() else Path.home() / ".cache") / "pdenet"
+    return (home if home.is_absolute() else Path.home() / ".cache") / "pdenet"
+
+
+def _cache_folder() -> Path:
+    folder = cache_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     about, link = folder.stat(), folder.lstat()
     foreign = {about.st_uid, link.st_uid} != {os.getuid()}  # a link of one's own, to one's own folder, is usual

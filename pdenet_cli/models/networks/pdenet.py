@@ -377,6 +377,12 @@ def kernel_of(network: Network) -> str:
     return f"{winograd.kernel_name() if compiled else 'torch'} on {device}"
 
 
+def missing_kernel(network: Network) -> str | None:
+    """Why a network is computed without the compiled kernel that would make it faster; None: it is not missing."""
+    uses = network.device.type == "cpu" and any(isinstance(module, Unit) for module in network.modules())
+    return winograd.why_no_kernel() if uses and not winograd.is_off() else None
+
+
 def _fold(weight: Tensor, masks: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """The weight times the masks of a single sample (inputs of a matrix, outputs of a convolution), and None; for
     several samples, both unchanged.

@@ -1,6 +1,6 @@
 """A unit of PDE-Net in compiled code, winograd.c: built on first use; where that fails, torch computes it.
 
-Only inference on a CPU uses it. PDENET_KERNEL=off leaves everything to torch.
+PDENET_KERNEL=off leaves everything to torch; PDENET_CACHE_DIR is the folder for what is compiled.
 """
 
 import ctypes
@@ -194,15 +194,40 @@ def _taps_to_frequencies(across: int) -> Tensor:
 @cache
 def load_kernel() -> Kernel | None:
     """The compiled kernel; None if this machine cannot build it or it does not agree with torch."""
-    if os.environ.get("PDENET_KERNEL") == "off" or os.name != "posix":
-        return None
-    if platform.machine() not in ("x86_64", "AMD64") or torch.backends.cpu.get_cpu_capability() == "DEFAULT":
-        return None
+    return _found()[0]
+
+
+def is_off() -> bool:
+    """Whether the user wants none."""
+    return os.environ.get("PDENET_KERNEL") == "off"
+
+
+def why_no_kernel() -> str | None:
+    """Why there is no compiled kernel here; None: there is one."""
+    return None if load_kernel() is not None else _found()[1]
+
+
+def _found() -> tuple[Kernel | None, str | None]:
+    """The kernel, or why there is none."""
+    if is_off():
+        return None, "PDENET_KERNEL is off"
+    if os.name != "posix" or platform.machine() not in ("x86_64", "AMD64"):
+        return (
+            None,
+            f"it is made for x86-64 under Linux and macOS, not {platform.system()} on {platform.machine()}",
+        )
+    if torch.backends.cpu.get_cpu_capability() == "DEFAULT":
+        return None, "this CPU has no AVX2"
     try:
         kernel = Kernel(_compiled())
-    except (OSError, RuntimeError, AttributeError, subprocess.SubprocessError):
-        return None
-    return kernel if _agrees(kernel) else None
+    except FileNotFoundError:
+        return None, "there is no C compiler (cc, gcc)"
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.decode("utf-8", "replace").strip().splitlines()
+        return None, f"the C compiler failed ({lines[0][:200] if lines else error.returncode})"
+    except (OSError, RuntimeError, AttributeError, subprocess.SubprocessError) as error:
+        return None, " ".join(str(error).split())[:300]
+    return (kernel, None) if _agrees(kernel) else (None, "it does not give what torch gives")
 
 
 def kernel_name() -> str:
