@@ -39,7 +39,8 @@ def steady(jobs: int, *, show: bool = False) -> tuple[list[tuple[int, int, int]]
             if number % 3 == 1:
                 words = ["info", scene]
             ran = run(words, folder / "said.txt")
-            faults += faults_of(ran) + ([f"{scene.name}: {ran.said}"] if ran.code else [])
+            # Not every format can hold what every scene says of itself.
+            faults += faults_of(ran) + ([f"{scene.name}: {ran.said}"] if ran.code not in (0, 5) else [])
             if (number + 1) % max(1, jobs // 10) == 0:
                 found.append(measured())
                 if show:
