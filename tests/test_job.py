@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from pdenet_cli import open_cube
-from pdenet_cli.cli import progress, sharpening
+from pdenet_cli.cli import progress
+from pdenet_cli.cli.batch import Batch
 from pdenet_cli.degradation import bicubic_up
 from pdenet_cli.models.model import bicubic_model, load_model
 from pdenet_cli.sampling.posterior import Posterior
@@ -95,9 +96,9 @@ def test_bad_bands_that_come_out_as_zeros_are_told_of(tmp_path):
 def test_a_log_hears_how_far_a_run_is_and_of_which_scene_notes_are(scene, models, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(progress, "LOG_EVERY", 0.001)
     posterior = Posterior(load_model(models / "pdenet.safetensors"), 1)
-    job = Job(scene, tmp_path / "fine.hdr", posterior, Settings(tile=20))
-    monkeypatch.setattr(job, "_notes", lambda: ("odd numbers",))
-    sharpening._run_job(job, scene, "scene.hdr: ")
+    monkeypatch.setattr(Job, "_notes", lambda job: ("odd numbers",))
+    pair = (scene, tmp_path / "fine.hdr")
+    list(Batch(posterior, Settings(tile=20), [scene, scene], None).results([pair]))
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "scene.hdr: odd numbers"
     assert re.fullmatch(r"scene.hdr: \d of 4 tiles, .* gone(, about .* left)?", lines[-1])

@@ -53,19 +53,18 @@ def test_reading_and_copying_a_scene_change_nothing(name, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_upscale_refuses_a_scene_that_changed_and_commits_nothing(name, tmp_path, pdenet, monkeypatch):
-    from pdenet_cli.tools.job import Job
+    from pdenet_cli.tools.writing import Writing
 
     path = tmp_path / name
     write(path, numbers((4, 30, 20)))
-    really = Job._write_tiles
+    really = Writing.every_tile
 
-    def cut_afterwards(job, *words):
-        found = yield from really(job, *words)
-        file = file_with_pixels(job.scene.cube)
+    def cut_afterwards(writing, *words):
+        yield from really(writing, *words)
+        file = file_with_pixels(writing.scene.cube)
         os.truncate(file, file.stat().st_size - 4)
-        return found
 
-    monkeypatch.setattr(Job, "_write_tiles", cut_afterwards)
+    monkeypatch.setattr(Writing, "every_tile", cut_afterwards)
     ran = pdenet("upscale", path, "-o", tmp_path / f"out{path.suffix}", "--model", "bicubic")
     assert ran.returncode == 3
     assert "changed while it was read" in ran.stderr
