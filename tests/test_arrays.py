@@ -37,7 +37,9 @@ def pixels():
 def test_an_array_gives_what_a_file_gives(posterior, pixels, tmp_path):
     maps = ("std", "share", "cv", "angle", "consistency")
     scene = written(tmp_path / "scene.hdr", pixels, nodata=65535.0)
-    for _ in Job(scene, tmp_path / "fine.hdr", posterior, Settings(maps=maps, dtype="float32")).run():
+    for _ in Job(
+        scene, tmp_path / "fine.hdr", posterior, Settings(maps=maps, per_band=True, dtype="float32")
+    ).run():
         pass
     made = sharpen(pixels, posterior, maps=maps, nodata=65535)
     names = {path.stem.removeprefix("fine_") for path in tmp_path.glob("fine_*.hdr")}

@@ -242,7 +242,7 @@ def test_no_file_stays_open_however_a_job_ends(make_cube, tmp_path, monkeypatch,
         cube.close = lambda: closed.append(output.path.name)
         return cube
 
-    monkeypatch.setattr("pdenet_cli.tools.job.open_cube", opening)
+    monkeypatch.setattr("pdenet_cli.tools.tile_order.open_cube", opening)
     monkeypatch.setattr(delivery.Output, "create", creating)
     posterior, settings = Posterior(bicubic_model(2), 1), Settings(tile=6, dtype="float32")
     if end == "refused":

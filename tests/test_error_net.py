@@ -450,19 +450,19 @@ def test_the_intervals_of_a_scene_are_fitted_as_if_it_were_new(models, truths, t
         taught[network.last.weight] = set(lessons)
         return network
 
-    def measuring(path, posterior, *words):
-        used[path] = taught[posterior.model.errors.last.weight]
-        return real(path, posterior, *words)
+    def measuring(truth, posterior, *words):
+        used[truth.path] = {known.path for known in taught[posterior.model.errors.last.weight]}
+        return real(truth, posterior, *words)
 
     real = calibration_tool._scene_ratios
-    monkeypatch.setattr(tool, "_lessons", lambda path, *words: (path, None))
+    monkeypatch.setattr(tool, "_lessons", lambda truth, *words: (truth, None))
     monkeypatch.setattr(tool, "learn_errors", learning)
     monkeypatch.setattr(calibration_tool, "_scene_ratios", measuring)
     model, output = str(models / "pdenet.safetensors"), tmp_path / "new.safetensors"
     asked = TruthSettings(part="lower-right")
     calibrate(model, truths[:3], output, asked, samples=2, learn=True)
     assert used == {path: {*truths[:3]} - {path} for path in truths[:3]}
-    assert next(iter(taught.values())) == {*truths[:3]}  # what the model keeps
+    assert {truth.path for truth in next(iter(taught.values()))} == {*truths[:3]}  # what the model keeps
     kept = load_model(output).errors
     assert torch.equal(kept.last.weight, next(iter(taught)))
 

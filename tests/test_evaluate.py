@@ -370,7 +370,7 @@ def test_the_command_prints_a_table_and_writes_a_page(pdenet, truth, contestants
         assert words in ran.stdout
     text = page.read_text()
     assert "row 30, column 20" in text
-    assert check_page(text)["images"] == 2 * (4 + 3 + 1)
+    assert check_page(text)["images"] == 2 * (5 + 3 + 1)  # the degraded input is among the pictures
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import sys
 
 import h5py
 import numpy as np
+import pytest
 import torch
 
 from pdenet_cli import open_cube
@@ -60,9 +61,9 @@ def test_a_forecast_is_of_all_files_and_all_samples(scene, models, tmp_path, mon
     few, many = (job.forecast() for job in jobs)
     assert (few.tiles, few.tile) == (4, 20)
     assert few.seconds >= 0.5 * 5 * 40 * 30 * 2  # and more, for tiles have margins
-    assert many.seconds == 3 * few.seconds
-    assert set(few.outputs) == {"mean", "std", "std_merged"}
-    assert few.bytes_on_disk == 160 * 120 * (5 * 2 + 5 * 4 + 4)
+    assert many.seconds == pytest.approx(3 * few.seconds, rel=1e-3)  # maps are made once, however many samples
+    assert set(few.outputs) == {"mean", "std_merged"}
+    assert few.bytes_on_disk == 160 * 120 * (5 * 2 + 4)
 
 
 def test_a_scene_is_read_and_cut_as_the_user_says(tmp_path):

@@ -160,7 +160,7 @@ def test_every_help_has_examples_that_begin_like_the_command_and_options_that_ex
         options = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
         assert command.epilog.startswith("Examples:")
         for line in lines:
-            assert line.startswith(f"pdenet {words} ")
+            assert f"{line} ".startswith(f"pdenet {words} ")
             assert set(re.findall(r"(?<= )--?[a-z][\w-]*", line)) <= options
 
 

@@ -185,7 +185,7 @@ class Runs:
             str(self.scale),
         ]
         words += ["--samples", str(samples), "--seed", str(seed), "--mixtures", "0", "--no-style", "--overwrite"]
-        words += ["--with-uncertainty"] if samples > 1 else []
+        words += ["--with-uncertainty", "--per-band"] if samples > 1 else []
         self.kept(words, output.with_suffix(".json"))
         return output
 

@@ -54,10 +54,10 @@ class PosteriorOptions:
         from pdenet_cli.system import choose_device, use_threads
 
         use_threads(self.threads)
-        model = open_model(self.model, self.scale, choose_device(self.device))
         if self.psf is not None and self.sensor is not None:
             raise UsageError("--psf and --sensor both say how sharp the pixels are; give one of them.")
         width = self.psf if self.sensor is None else f"{sensor_named(self.sensor).fwhm:g}"
+        model = open_model(self.model, self.scale, choose_device(self.device), any_psf=width is not None)
         psf = None if width in (None, AUTO) else point_spread(width, model.scale)
         if width == AUTO and not model.network.any_psf:
             problem = f"{model.name} undoes one point spread only, whatever that of the scene is"

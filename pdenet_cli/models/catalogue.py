@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.files import is_file, is_folder
+from pdenet_cli.models.spec import ModelSpec
 from pdenet_cli.models.weights_file import SUFFIX, read_header
 
 DEFAULT_SCALE = 4
@@ -42,15 +43,18 @@ def find_model(name_or_path: str | Path) -> Path:
     raise ModelError(f"{name}: no model of this name and no such file. {known}")
 
 
-def choose_model(name_or_path: str | None, scale: int | None) -> Path:
-    """The weights file that a user means: the one named, else the shipped one for `scale` (4 if not given)."""
+def choose_model(name_or_path: str | None, scale: int | None, *, any_psf: bool = False) -> Path:
+    """The weights file that a user means: the one named, else the shipped one for `scale` (4 if not given).
+
+    `any_psf`: of the shipped ones rather one that takes any point spread, if there is one.
+    """
     if name_or_path is None:
         wanted = scale or DEFAULT_SCALE
-        scales = dict(_scales())
-        for path, made_for in scales.items():
-            if made_for == wanted:
-                return path
-        shipped = ", ".join(f"x{s}" for s in sorted(set(scales.values()))) or "none"
+        specs = dict(_specs())
+        made = [path for path, spec in specs.items() if spec.scale == wanted]
+        if made:
+            return next((path for path in made if any_psf and specs[path].takes_any_psf), made[0])
+        shipped = ", ".join(f"x{s}" for s in sorted({spec.scale for spec in specs.values()})) or "none"
         raise ModelError(
             f"No model for x{wanted} is shipped ({shipped}). Train one, or use `model` (bicubic: any scale)."
         )
@@ -61,10 +65,10 @@ def choose_model(name_or_path: str | None, scale: int | None) -> Path:
     return path
 
 
-def _scales() -> Iterator[tuple[Path, int]]:
-    """The shipped models that can be read, and the scale of each."""
+def _specs() -> Iterator[tuple[Path, ModelSpec]]:
+    """The shipped models that can be read, and how each describes itself."""
     for path in available_models().values():
         try:
-            yield path, read_header(path).spec.scale
+            yield path, read_header(path).spec
         except ModelError:  # `pdenet models` reports it
             continue

@@ -148,11 +148,13 @@ def bicubic_model(scale: int, device: torch.device | str = "cpu") -> Model:
     return Model(spec, build_network(BICUBIC, config).to(device), BICUBIC)
 
 
-def open_model(name_or_path: str | None, scale: int | None, device: torch.device | str = "cpu") -> Model:
+def open_model(
+    name_or_path: str | None, scale: int | None, device: torch.device | str = "cpu", *, any_psf: bool = False
+) -> Model:
     """The model that a user means, on `device`: bicubic, or that of `choose_model`."""
     if name_or_path == BICUBIC:
         return bicubic_model(scale or DEFAULT_SCALE, device)
-    return load_model(choose_model(name_or_path, scale), device)
+    return load_model(choose_model(name_or_path, scale, any_psf=any_psf), device)
 
 
 def save_model(

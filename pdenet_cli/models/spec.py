@@ -101,6 +101,11 @@ class ModelSpec:
         return Degradation.from_dict(self.degradation or {"scale": self.scale})
 
     @property
+    def takes_any_psf(self) -> bool:
+        """Whether it is told the point spread of each scene, instead of being made for one."""
+        return self.config.get("psf") == "any"
+
+    @property
     def sees_every_band(self) -> bool:
         """Whether it learned from whole spectra, so that mixtures of bands are used only where asked for."""
         return bool(self.imported) or self.recipe.get("bands") == 0

@@ -175,7 +175,7 @@ class Spectra:
             spectra = cls._of(shown, coding, shown.grid(step))
             if len(spectra.content) <= most or spectra.grid.size <= 64:
                 return spectra
-            step = max(step + 1, math.ceil(step * math.sqrt(len(spectra.content) / most)))
+            step = max(step + 1, math.ceil(step * math.sqrt(len(spectra.content) / max(most, 1))))
 
     @classmethod
     def _of(cls, shown: Shown, coding: Coding, grid: Grid) -> Spectra:

@@ -82,7 +82,7 @@ def adapt(
         raise UsageError("bicubic has no weights to adapt. Name a model with weights.")
     refuse_folders((output,))
     refuse_existing((output,), overwrite)
-    source = choose_model(model, scale)
+    source = choose_model(model, scale, any_psf=True)
     before = load_model(source)
     with open_truth(scene, settings) as cube:
         _refuse_small(cube.meta.rows, cube.meta.columns, before.scale, scene)

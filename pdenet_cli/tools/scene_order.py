@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pdenet_cli.degradation import point_spread
+from pdenet_cli.formats import output_format, writable_suffixes
 from pdenet_cli.report import Report, Say, WatchTiles
 from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.sampling.recipe import PosteriorRecipe
@@ -87,8 +88,15 @@ def finished(scene: Path, output: Path, posterior: Posterior, settings: Settings
             return None
         if (found.st_size, found.st_mtime_ns) != (size, changed):
             return None
-    there = all(path.with_name(Path(name).name).exists() for name in report.outputs.values())
-    return report if there else None
+    complete = all(
+        part.exists() for name in report.outputs.values() for part in _written(path.with_name(Path(name).name))
+    )
+    return report if complete else None
+
+
+def _written(output: Path) -> tuple[Path, ...]:
+    """The files of an output: a cube's in its format, or a page or picture itself."""
+    return output_format(output).outputs(output) if output.suffix.lower() in writable_suffixes() else (output,)
 
 
 @dataclass(frozen=True)
