@@ -8,11 +8,11 @@ python -m tests.goldens
 import json
 from pathlib import Path
 
+from pdenet_cli.models.catalogue import available_models
 from tests import command
 
 FILE = Path(__file__).with_suffix(".json")
 EXAMPLE = Path(__file__).parent.parent / "examples" / "indian_pines.hdr"
-SCALES = (2, 4, 8)
 BANDS = "20:36"
 CLOSE = {"MPSNR": 0.02, "SAM": 0.01, "coverage": 0.01}
 """Differences that rounding may make: in dB, relative, and of the share of the values that intervals hold."""
@@ -40,7 +40,7 @@ def worse_or_other(found: dict[str, float], golden: dict[str, float]) -> list[st
 
 
 def main() -> None:
-    goldens = {f"general-x{scale}": scores(f"general-x{scale}") for scale in SCALES}
+    goldens = {name: scores(name) for name in sorted(available_models())}
     rounded = {model: {name: round(value, 4) for name, value in found.items()} for model, found in goldens.items()}
     FILE.write_text(json.dumps(rounded, indent=1) + "\n")
 

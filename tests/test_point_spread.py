@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pdenet_cli import Posterior, load_model, open_cube, sharpen
+from pdenet_cli.cli.sharpening import PosteriorOptions
 from pdenet_cli.degradation import Degradation, point_spread
 from pdenet_cli.errors import ModelError, UsageError
 from pdenet_cli.models.model import Model, save_model
@@ -171,3 +172,12 @@ def test_evaluate_tells_the_network_how_it_degrades_the_truth(model, make_cube, 
 
     assert told == pytest.approx(score(seen), abs=1e-3)
     assert abs(score(blind) - score(seen)) > 5e-3
+
+
+@pytest.mark.parametrize(
+    ("words", "name"), [({}, "general-x4"), ({"psf": "1.4"}, "sensor-x4"), ({"sensor": "PRISMA"}, "sensor-x4")]
+)
+def test_a_point_spread_chooses_the_shipped_model_that_takes_any(words, name):
+    options = PosteriorOptions(4, None, samples=2, seed=0, ensemble=None, device="cpu", **words)
+    posterior = options.posterior()
+    assert posterior.model.name == name

@@ -10,7 +10,7 @@ import torch
 
 from pdenet_cli import Radiometry, Survey, Window, load_model, open_cube, sharpen
 from pdenet_cli.degradation import Degradation, bicubic_up
-from pdenet_cli.models.catalogue import choose_model
+from pdenet_cli.models.catalogue import available_models, choose_model
 from pdenet_cli.models.model import save_model
 from pdenet_cli.models.weights_file import read_header
 from pdenet_cli.sampling.posterior import Posterior
@@ -18,15 +18,23 @@ from pdenet_cli.uncertainty.calibration import Calibration
 from tests import goldens
 from tests.goldens import EXAMPLE
 
-LARGEST_FILE = 6e6  # bytes: the program is installed with three of them
+LARGEST_FILE = 6e6  # bytes: the program is installed with a few of them
 GOLDENS = json.loads(goldens.FILE.read_text())
 
 
-@pytest.mark.parametrize("scale", [2, 4, 8])
-def test_a_shipped_model_says_what_it_is_and_what_its_intervals_promise(scale):
-    header = read_header(choose_model(None, scale))
+def test_each_scale_has_a_model_and_one_for_any_point_spread_is_chosen_where_it_is_asked_for():
+    assert [choose_model(None, scale).stem for scale in (2, 4, 8)] == ["general-x2", "general-x4", "general-x8"]
+    chosen = choose_model(None, 4, any_psf=True)
+    assert (chosen.stem, load_model(chosen).network.any_psf) == ("sensor-x4", True)
+    assert choose_model(None, 8, any_psf=True).stem == "general-x8"  # the only one; it says what it is made for
+
+
+@pytest.mark.parametrize("name", sorted(available_models()))
+def test_a_shipped_model_says_what_it_is_and_what_its_intervals_promise(name):
+    header = read_header(choose_model(name, None))
     spec = header.spec
-    assert (spec.scale, spec.network, spec.licence) == (scale, "pdenet", "MIT")
+    assert (spec.network, spec.licence) == ("pdenet", "MIT")
+    assert name.endswith(f"-x{spec.scale}")
     assert header.nbytes < LARGEST_FILE
     assert spec.data
     assert all(fact["name"] and len(fact["sha256"]) == 64 for fact in spec.data)
@@ -39,14 +47,16 @@ def test_a_shipped_model_says_what_it_is_and_what_its_intervals_promise(scale):
     assert load_model(header.path).errors is not None
 
 
-@pytest.mark.parametrize("scale", [2, 4, 8])
-def test_a_shipped_model_beats_bicubic_and_its_samples_differ(scale):
+@pytest.mark.parametrize("name", sorted(available_models()))
+def test_a_shipped_model_beats_bicubic_and_its_samples_differ(name):
+    model = load_model(name)
+    scale = model.scale
     with open_cube(EXAMPLE) as cube:
         radiometry = Radiometry.of(cube.meta, Survey.of(cube), None)
         bands = slice(20, 36)
         high, _ = radiometry.prepare(cube.read(cube.meta.window, bands), bands)
     low = Degradation(scale)(torch.from_numpy(high)[None])
-    posterior = Posterior(load_model(choose_model(None, scale)), 8)
+    posterior = Posterior(model, 8)
     samples = posterior.samples(low[0].numpy(), slice(None), Window(0, 0, *high.shape[1:]))
 
     def error(estimate):

@@ -147,7 +147,9 @@ class Maps:
     ) -> dict[str, Any]:
         """Mean, median and shares of the scene above some levels, for each merged map and for interval widths."""
         sizes = 1 / np.abs(radiometry.gain)  # from 0 to 1, in the file's units
-        ranges = {"spread": float(np.mean(sizes)), "scaled": float(np.mean(sizes * np.abs(radiometry.measures)))}
+        with np.errstate(over="ignore"):  # absurd gains of a header make them infinite
+            scaled_sizes = sizes * np.abs(radiometry.measures)
+        ranges = {"spread": float(np.mean(sizes)), "scaled": float(np.mean(scaled_sizes))}
         levels = REPORT_LEVELS | {
             unit: tuple(float(f"{part * unit_range:.1g}") for part in SPREAD_LEVELS)
             for unit, unit_range in ranges.items()

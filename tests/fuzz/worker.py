@@ -223,7 +223,8 @@ def faults_of(ran: Ran) -> list[str]:
         faults.append(f"{ran.words[0]}: exit {ran.code}: {ran.said.strip()[:200]}")
     elif ran.code and len(ran.said.strip().splitlines()) > MOST_LINES:
         faults.append(f"{ran.words[0]}: an error of many lines: {ran.said.strip()[:300]}")
-    if "Warning" in ran.said or "libpng" in ran.said:
+    stray = [line for line in ran.said.splitlines() if not line.startswith("pdenet: ")]
+    if any("Warning" in line or "libpng" in line for line in stray):  # libpng writes warnings of its own
         faults.append(f"{ran.words[0]}: a warning: {ran.said.strip()[:300]}")
     if ran.code == 6:
         faults.append(f"{ran.words[0]}: out of memory: {ran.said.strip()[:200]}")
