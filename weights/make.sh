@@ -19,4 +19,4 @@ pdenet train "$folder/training" --holdout quarter --validate "$folder/choosing" 
 pdenet calibrate "$folder/trained-x$scale.safetensors" "$folder/calibrating-x$scale"/*.{mat,tif,hdr} \
     --ensemble flips --mixtures "$mixtures" --learn-errors --threads 1 -o "$model" --overwrite
 cp "$model" "$here/"
-python "$here/score.py" "$data" "$scale"
+python "$here/score.py" "$data" "general-x$scale"

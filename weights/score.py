@@ -1,6 +1,6 @@
 """Score the shipped models on the scenes that no training, choice or calibration has seen.
 
-    python weights/score.py DATA [SCALE ...]     score on the scenes of unseen.sha256 below DATA: scores.json
+    python weights/score.py DATA [MODEL ...]     score on the scenes of unseen.sha256 below DATA: scores.json
     python weights/score.py                      write the tables made of scores.json into the documents
 
 Every figure of the tables comes from `pdenet evaluate --uncertainty --json`, 8 samples, whole scenes. A sensor's
@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 SCORES = HERE / "scores.json"
 DOCUMENTS = (HERE.parent / "README.md", HERE / "README.md")
 SENSORS = {"cave": "CAVE", "kaist": "KAIST", "aviris": "AVIRIS", "spectir": "SpecTIR", "neon": "NEON"}
-SCALES = (2, 4, 8)
+MODELS = ("general-x2", "general-x4", "general-x8", "sensor-x4")
 Row = dict[str, Any]
 
 
@@ -38,9 +38,8 @@ def unseen(data: Path) -> Iterator[Path]:
         yield path
 
 
-def score(data: Path, scale: int) -> Row:
-    """The scores of the shipped model of a scale: one row per scene."""
-    model = f"general-x{scale}"
+def score(data: Path, model: str) -> Row:
+    """The scores of a shipped model: one row per scene."""
     command = [sys.executable, "-m", "pdenet_cli", "evaluate", "--model", model, "--uncertainty", "--json"]
     scenes = list(unseen(data))
     done = subprocess.run([*command, *map(str, scenes)], stdout=subprocess.PIPE)  # 7: some scenes failed
@@ -114,10 +113,10 @@ def _line(sensor: str, scenes: str, numbers: Sequence[float], worst: str, spread
 
 
 def table_of_gains(scores: dict[str, Row]) -> list[str]:
-    """The gain of every scale over bicubic, a line a sensor."""
-    gains = {scale: by_sensor(result["scenes"]) for scale, result in scores.items()}
+    """The gain of every model over bicubic, a line a sensor."""
+    gains = {model: by_sensor(scores[model]["scenes"]) for model in MODELS if model in scores}
     lines = [
-        f"| sensor | scenes | {' | '.join(f'x{scale}' for scale in gains)} |",
+        f"| sensor | scenes | {' | '.join(gains)} |",
         "|---" * (len(gains) + 2) + "|",
     ]
     for sensor, rows in next(iter(gains.values())).items():
@@ -128,7 +127,7 @@ def table_of_gains(scores: dict[str, Row]) -> list[str]:
 
 def filled(text: str, scores: dict[str, Row]) -> str:
     """A document with its tables, which stand between comments `<!-- scores NAME -->` and `<!-- end -->`."""
-    tables = {f"x{scale}": table_of_scores(result["scenes"]) for scale, result in scores.items()}
+    tables = {model: table_of_scores(result["scenes"]) for model, result in scores.items()}
     tables["gains"] = table_of_gains(scores)
     for name, lines in tables.items():
         start = f"<!-- scores {name} -->\n"
@@ -140,8 +139,8 @@ def filled(text: str, scores: dict[str, Row]) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     scores = json.loads(SCORES.read_text()) if SCORES.exists() else {}
-    for scale in map(int, arguments[1:] or SCALES if arguments else ()):
-        scores[str(scale)] = score(Path(arguments[0]), scale)
+    for model in arguments[1:] or MODELS if arguments else ():
+        scores[model] = score(Path(arguments[0]), model)
         SCORES.write_text(json.dumps(scores, indent=1, sort_keys=True) + "\n")
     for document in DOCUMENTS:
         document.write_text(filled(document.read_text(), scores))

@@ -22,7 +22,7 @@ from tests.fuzz.running import working_folder
 from tests.fuzz.seeds import JOURNALED
 from tests.fuzz.worker import contents, emptied, import_everything, run
 
-SIZE = (6, 24, 20)  # of the scene, in tiles of 4 x 4
+SIZE = (6, 48, 40)  # of the scene, in tiles of 4 x 4
 ROOM = 1 << 20  # bytes of the small disk
 KILLS_MOST = 3  # of one run, before it is resumed to its end
 

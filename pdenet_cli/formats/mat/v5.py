@@ -95,7 +95,7 @@ class Mat5:
 
     def variables(self) -> list[Variable]:
         """Every variable, and those inside its structs as `struct.field`; large arrays stay on disk."""
-        with self._opened() as file, np.errstate(over="ignore"):  # a damaged file's sizes may be beyond any integer
+        with self._opened() as file, np.errstate(over="ignore"):  # damaged sizes may be beyond any integer
             listed = scipy.io.whosmat(file, chars_as_strings=False)
         heads = [
             (name, shape, "sparse" if declared.kind == SPARSE else kind, declared)  # to SciPy, some are logical
