@@ -1,5 +1,6 @@
 """A resumed run trusts nothing: what an interrupted one has left is continued as it was, or refused in a line."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 
 from pdenet_cli import files
 from pdenet_cli.errors import OutputError
+from pdenet_cli.formats.common import output
 from pdenet_cli.models.model import bicubic_model, load_model
 from pdenet_cli.sampling.posterior import Posterior
 from pdenet_cli.tools import finished_tiles, journal
@@ -243,6 +245,19 @@ def test_tiles_may_be_recorded_in_any_order(run, tmp_path):
     assert run("fine.hdr", resume=True) == 2
     run("whole.hdr")
     assert (tmp_path / "fine.img").read_bytes() == (tmp_path / "whole.img").read_bytes()
+
+
+def test_a_partial_file_that_is_no_regular_file_gets_no_final_name(run, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(output, "rename", Mock(side_effect=OSError(errno.ENOSPC, "No space left")))
+        with pytest.raises(OutputError, match="No space left"):
+            run("fine.hdr")
+    part = tmp_path / ".fine.hdr.partial"
+    part.unlink()
+    os.mkfifo(part)
+    with pytest.raises(OutputError, match="no regular file"):
+        run("fine.hdr", resume=True)
+    assert not (tmp_path / "fine.img").exists()
 
 
 @pytest.mark.parametrize("found", ["link", "folder", "pipe"])

@@ -58,6 +58,8 @@ def open_bounded(place: Path, header: Mapping[str, Any], itemsize: int) -> Any:
 
     store = _store()(place, read_only=True)
     version: Any = 2 if header.get("zarr_format") == 2 else 3
+    if version == 2:  # zarr warns of an empty list of filters
+        header = {**header, "filters": header.get("filters") or None}
     store.headers = {".zarray" if version == 2 else "zarr.json": json.dumps(header).encode(), ".zattrs": b"{}"}
     array = zarr.open_array(store, mode="r", zarr_format=version)
     store.most = _most(tuple(array.shards or array.chunks), itemsize) * 2

@@ -34,6 +34,12 @@ class Output:
             if is_there(final) and final.is_dir() and not self.format.recognises(final, b""):
                 raise OutputError(f"{final} is a folder that holds no {self.format.name} cube. Use another name.")
 
+    def refuse_irregular(self) -> None:
+        """Stop if a partial file is a link, a pipe or a device: none of them was made by an interrupted run."""
+        for part in self.parts:
+            if part.is_symlink() or (is_there(part) and not (part.is_file() or part.is_dir())):
+                raise OutputError(f"{part} is no regular file. Remove it, then start again.")
+
     def refuse(self, meta: CubeMeta) -> None:
         """Stop before anything is written if the format cannot hold such a cube, or not under this name."""
         if min(meta.shape()) < 1 or meta.interleave not in INTERLEAVES:
@@ -51,6 +57,7 @@ class Output:
         Its paths are absolute: other processes may work on it too.
         """
         assert self.format.create is not None
+        self.refuse_irregular()
         parts = tuple(part.absolute() for part in self.parts)
         return self.format.create(parts, self.format.named(self.path, meta))
 
@@ -60,6 +67,7 @@ class Output:
         `meta` is that of `create`: a compressed file is written from the partial one, which is then removed.
         """
         self.refuse_folders()
+        self.refuse_irregular()
         self.format.tidy(self.parts)
         for part, final in zip(self.parts, self.finals, strict=True):
             if part.exists() and self._packed is not None and self.format.pack is not None:
