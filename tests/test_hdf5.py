@@ -479,3 +479,13 @@ def test_an_interrupted_write_leaves_no_file(tmp_path):
     with pytest.raises(ZeroDivisionError), create_cube(tmp_path / "a.h5", meta):
         raise ZeroDivisionError
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".nc", ".mat", ".zarr", ".tif"])
+def test_a_field_whose_name_is_a_null_character_is_no_reason_to_fail(tmp_path, suffix):
+    pixels = np.arange(24.0, dtype="<f4").reshape(2, 3, 4)
+    meta = CubeMeta(2, 3, 4, pixels.dtype, extra={"\0": "nothing", "kept": "yes"})
+    with create_cube(tmp_path / f"cube{suffix}", meta) as cube:
+        cube.write(meta.window, pixels)
+    with open_cube(tmp_path / f"cube{suffix}") as cube:
+        np.testing.assert_array_equal(cube.read(), pixels)

@@ -3,7 +3,7 @@
     python weights/blur.py DATA 2 4      both shipped models, every scene of unseen.sha256 below DATA
     python weights/blur.py DATA 4 --most 4 --at 1.3,square    at most 4 scenes a sensor, only these point spreads
     python weights/blur.py DATA 4 --model NEW --blind FORMER   NEW is told, FORMER is used blindly
-    python weights/blur.py                                only print the tables of the recorded runs
+    python weights/blur.py                                write the table of the recorded runs into README.md
 
 Scores come from `pdenet evaluate --uncertainty`, 8 samples, whole scenes, and are kept case by case in blur.json
 beside this file: a run that was stopped goes on, and a model with other weights is scored again. Point spreads are
@@ -22,9 +22,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from score import by_sensor, digest, unseen
+from score import HERE, by_sensor, digest, unseen, with_table
 
-HERE = Path(__file__).resolve().parent
 RECORD = HERE / "blur.json"
 SPREADS = ("1.0", "1.3", "1.6", "1.9", "square")
 Row = dict[str, Any]
@@ -74,7 +73,7 @@ def weights_of(model: str) -> str:
 
 
 def lines(case: Row) -> Iterator[str]:
-    """The rows of the table of one case: the mean of the sensors, and the worst scene of all."""
+    """The rows of one case."""
     rows = case["scenes"]
     groups = by_sensor(rows).values()
 
@@ -91,6 +90,15 @@ def lines(case: Row) -> Iterator[str]:
     )
     trust = f"{covered('coverage'):.1f} % | {covered('blind coverage'):.1f} %"
     yield f"| x{case['scale']} | {case['spread']} | {len(rows)} | {gains} | {worst:+.2f} | {below} | {trust} |"
+
+
+def table(record: dict[str, Row]) -> list[str]:
+    """A row for each case: the mean of the sensors, and the worst scene of all."""
+    return [
+        "| scale | FWHM | scenes | told, dB | blind, dB | difference | worst | below bicubic | held | blind |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+        *(row for case in record.values() for row in lines(case)),
+    ]
 
 
 def main() -> None:
@@ -115,10 +123,8 @@ def main() -> None:
             if record.get(key, {}).get("about") != about:
                 record[key] = measure(asked.data, scale, spread, model, asked.blind, asked.most) | {"about": about}
                 RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
-    print("| scale | FWHM | scenes | told, dB | blind, dB | difference | worst | below bicubic | held | blind |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
-    for case in record.values():
-        print(*lines(case), sep="\n")
+    document = HERE / "README.md"
+    document.write_text(with_table(document.read_text(), "blur", table(record)))
 
 
 if __name__ == "__main__":

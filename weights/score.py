@@ -130,11 +130,15 @@ def filled(text: str, scores: dict[str, Row]) -> str:
     tables = {model: table_of_scores(result["scenes"]) for model, result in scores.items()}
     tables["gains"] = table_of_gains(scores)
     for name, lines in tables.items():
-        start = f"<!-- scores {name} -->\n"
-        before, found, rest = text.partition(start)
-        if found:
-            text = before + start + "\n".join(lines) + "\n" + rest[rest.index("<!-- end -->") :]
+        text = with_table(text, name, lines)
     return text
+
+
+def with_table(text: str, name: str, lines: Sequence[str]) -> str:
+    """A document with the table of this name, if it has a place for it."""
+    start = f"<!-- scores {name} -->\n"
+    before, found, rest = text.partition(start)
+    return before + start + "\n".join(lines) + "\n" + rest[rest.index("<!-- end -->") :] if found else text
 
 
 def main(arguments: Sequence[str]) -> None:

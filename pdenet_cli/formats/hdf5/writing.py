@@ -191,7 +191,10 @@ def chunked_block(file: h5py.File, name: str, dtype: np.dtype[Any], shape: tuple
 
 
 def set_attributes(thing: h5py.Dataset | h5py.File, attributes: dict[str, Any]) -> None:
+    """Give a dataset or file its attributes, but for those whose name HDF5 cannot hold: empty, or with a NUL."""
     for name, value in attributes.items():
+        if not name or "\0" in name:
+            continue
         try:
             thing.attrs[name] = value
         except (TypeError, ValueError, OverflowError):  # an integer or a character that HDF5 cannot hold
