@@ -126,3 +126,18 @@ def test_a_damaged_heap_is_refused_before_the_library_loops_over_it(length, tmp_
     (tmp_path / "a.h5").write_bytes(content)
     with pytest.raises(FormatError, match="heap"):
         open_cube(tmp_path / "a.h5")
+
+
+@pytest.mark.parametrize("place", range(4, 34, 3))
+def test_a_bit_flipped_in_the_index_of_the_chunks_ends_in_a_line_or_a_cube(tmp_path, pdenet, place):
+    path = tmp_path / "scene.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        # Two dimensions that may grow: their chunks are found by a version 2 B-tree.
+        file.create_dataset("cube", data=numbers((4, 24, 20)), chunks=(2, 6, 5), maxshape=(4, None, None))
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(b"BTHD") + place] ^= 1 << place % 8
+    path.write_bytes(raw)
+    ran = pdenet("upscale", path, "-o", tmp_path / "fine.h5", "--model", "bicubic", "--scale", 2)
+    assert ran.returncode in (0, FormatError.exit_code), ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert (tmp_path / "fine.h5").exists() == (ran.returncode == 0)
