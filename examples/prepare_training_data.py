@@ -33,10 +33,21 @@ RECTANGLES = {"enmap_a": Window(32, 0, 64, 64), "enmap_b": Window(0, 64, 128, 64
 
 def main(data: Path, out: Path) -> None:
     """Fill `out`."""
-    folder = {name: use for use in ("unseen", "choosing") for name in listed(use)}
     for use in ("training", "choosing", "unseen", *map(calibrating, SCALES)):
         (out / use).mkdir(parents=True, exist_ok=True)
+    plots = link_as_they_are(data, out)
     training = out / "training"
+    for path in plots[::PLOTS_APART]:
+        link(path, training / f"neon_{path.name}")
+    make_training_scenes(data, training)
+    spare = [path for path in plots if path not in plots[::PLOTS_APART]]
+    for scale in SCALES:
+        fill_calibrating(out, spare, scale)
+
+
+def link_as_they_are(data: Path, out: Path) -> list[Path]:
+    """Link the cubes that need no change to the folders of their use; gives NEON's plots that are in no list."""
+    folder = {name: use for use in ("unseen", "choosing") for name in listed(use)}
     plots = []
     for path in sorted(path for name in AS_THEY_ARE for path in (data / name).iterdir()):
         name = f"{path.parent.name}/{path.name}"
@@ -44,8 +55,11 @@ def main(data: Path, out: Path) -> None:
             plots.append(path)
         else:
             link(path, out / folder.get(name, "training") / name.replace("/", "_"))
-    for path in plots[::PLOTS_APART]:
-        link(path, training / f"neon_{path.name}")
+    return plots
+
+
+def make_training_scenes(data: Path, training: Path) -> None:
+    """The scenes that have to be put together or taken out of a file first."""
     link(data / "casi" / "MUUFL_TAEF.mat", training / "MUUFL_TAEF.mat")
     with open_cube(data / "casi" / "muffle_dataset_130_90.mat", variable="Y") as cube:
         write(training / "muffle.hdr", replace(cube.meta, dtype=np.dtype("<f4")), cube.read())
@@ -55,19 +69,20 @@ def main(data: Path, out: Path) -> None:
     for name, rectangle in RECTANGLES.items():
         meta, pixels = stitched(tiles, rectangle)
         write(training / f"{name}.tif", meta, pixels)
-    spare = (*(path for path in plots if path not in plots[::PLOTS_APART]), *(out / "choosing").glob("neon_*"))
-    one_a_site = {site(path): path for path in reversed(spare)}
-    larger = [path for path in (out / "choosing").iterdir() if path not in spare]
-    quartered = [
-        path for path in training.iterdir() if path.suffix in SUFFIXES and not path.name.startswith("neon_")
-    ]
-    for scale in SCALES:
-        target = out / calibrating(scale)
-        for path in larger:
+
+
+def fill_calibrating(out: Path, spare: list[Path], scale: int) -> None:
+    """What training at this scale never sees; `spare` are NEON's plots that are not trained on."""
+    target = out / calibrating(scale)
+    chosen_by = sorted((out / "choosing").iterdir())
+    plots = [*spare, *(path for path in chosen_by if path.name.startswith("neon_"))]
+    for name, path in {site(path): path for path in reversed(plots)}.items():
+        link(path, target / f"neon_{name}.tif")
+    for path in chosen_by:
+        if path not in plots:
             link(path, target / path.name)
-        for name, path in one_a_site.items():
-            link(path, target / f"neon_{name}.tif")
-        for path in quartered:
+    for path in sorted((out / "training").iterdir()):
+        if path.suffix in SUFFIXES and not path.name.startswith("neon_"):
             write_quarter(path, target, scale)
 
 
