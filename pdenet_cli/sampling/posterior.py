@@ -82,7 +82,7 @@ class Posterior:
         return f"Posterior({self.model.name}: {len(self)} samples ({self.ensemble}), seed {self.seed}{mixtures})"
 
     def _repr_html_(self) -> str:
-        calibration = Calibration.of(self.model.spec)
+        calibration = self.model.calibration
         level = (
             ""
             if calibration is None
@@ -117,7 +117,7 @@ class Posterior:
         trained = replace(self.model.spec.training_degradation(), noise=0.0)
         if self.psf not in (None, trained) and not self.network.any_psf:
             found = f"{self.model.name} undoes {trained} and no other point spread, not {self.psf}"
-            raise ModelError(f"{found}. Omit `psf`, or use a model of the configuration psf=any.")
+            raise ModelError(f"{found}. Omit `psf`, or use a model that takes any, as sensor-x4 does.")
 
     def _seeing_the_psf(self, draw: Draw) -> Draw:
         """The draw as it is for inputs of this posterior's degradation."""
