@@ -61,7 +61,9 @@ class PosteriorOptions:
         psf = None if width in (None, AUTO) else point_spread(width, model.scale)
         if width == AUTO and not model.network.any_psf:
             problem = f"{model.name} undoes one point spread only, whatever that of the scene is"
-            raise ModelError(f"--psf auto: {problem}. Omit it, or use a model that takes any, as sensor-x4 does.")
+            raise ModelError(
+                f"--psf auto: {problem}. Omit it, or use a model that takes any (psf=any), as sensor-x4 does."
+            )
         posterior = Posterior(model, self.samples, self.seed, self.ensemble, self.mixtures, psf)
         return posterior if self.finer_psf is None else posterior.for_truths_of(self.finer_psf)
 

@@ -117,7 +117,7 @@ class Posterior:
         trained = replace(self.model.spec.training_degradation(), noise=0.0)
         if self.psf not in (None, trained) and not self.network.any_psf:
             found = f"{self.model.name} undoes {trained} and no other point spread, not {self.psf}"
-            raise ModelError(f"{found}. Omit `psf`, or use a model that takes any, as sensor-x4 does.")
+            raise ModelError(f"{found}. Omit `psf`, or use a model that takes any (psf=any), as sensor-x4 does.")
 
     def _seeing_the_psf(self, draw: Draw) -> Draw:
         """The draw as it is for inputs of this posterior's degradation."""
